@@ -1,0 +1,48 @@
+import pg from 'pg'
+import { inject } from 'vitest'
+import { databaseName } from './database-names.ts'
+
+/** A test file's own database. `shiftClock` moves the database's clock by `ms` from now on (0: back to the real time). */
+export type TestDatabase = { url: string; shiftClock(ms: number): Promise<void>; drop(): Promise<void> }
+
+// Only has to be the same in every worker: cloning needs the template without any other connection, so one at a time.
+const cloneLock = 7_201_119
+
+/** Clones the migrated template. Drop it when the file is done; the next run sweeps what was forgotten. */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const { adminUrl, template } = inject('database')
+  const name = databaseName('file')
+  await withClient(adminUrl, async (admin) => {
+    await admin.query('SELECT pg_advisory_lock($1)', [cloneLock])
+    await admin.query(`CREATE DATABASE ${name} TEMPLATE ${template}`)
+  })
+  const at = new URL(adminUrl)
+  at.pathname = `/${name}`
+  const url = at.href
+  return {
+    url,
+    async shiftClock(ms) {
+      if (!Number.isSafeInteger(ms)) throw new Error(`shiftClock takes whole milliseconds, got ${ms}`)
+      await withClient(url, (client) =>
+        client.query(
+          `CREATE OR REPLACE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE
+           AS $$ SELECT clock_timestamp() + interval '${ms} milliseconds' $$`,
+        ),
+      )
+    },
+    async drop() {
+      await withClient(adminUrl, (admin) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+    },
+  }
+}
+
+async function withClient(url: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await work(client)
+  } finally {
+    // Also gives the lock back.
+    await client.end()
+  }
+}
