@@ -1,0 +1,76 @@
+import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, LanguageModelV4Prompt } from '@ai-sdk/provider'
+import { type Clock, realClock } from '../clock.ts'
+import { classifyFailure, ProviderFailure } from './failure.ts'
+import type { ProviderEvent } from './provider-event.ts'
+import type { ResolvedModel } from './registry.ts'
+import { translator } from './translate.ts'
+import { pull } from './wire.ts'
+
+export interface AttemptTool {
+  name: string
+  description: string
+  inputSchema: LanguageModelV4FunctionTool['inputSchema']
+}
+
+export interface AttemptRequest {
+  model: ResolvedModel
+  prompt: LanguageModelV4Prompt
+  tools: AttemptTool[]
+  /** `none` still advertises the tools: the last step before the step limit (design section 6). */
+  toolChoice: 'auto' | 'none'
+  signal: AbortSignal
+  /** Longest silence of the provider before the first and between chunks, in milliseconds. */
+  idleMs: number
+  clock?: Clock
+}
+
+// After a streamed error only the usage is still of interest; a server that keeps the line open is not waited for.
+const AFTER_ERROR_MS = 1000
+
+/**
+ * One attempt (design section 1): exactly one provider request, no retry, no tool loop. Yields what it says as it comes
+ * and returns at the real end of the stream. A failure that the provider streams is thrown after its `finish` with
+ * reason `error`, if there is one, so that usage is not lost; nothing else of what follows the error is yielded.
+ * Leaving the loop early aborts the request; to end a wait from outside, abort the signal.
+ *
+ * @throws the signal's reason when it is aborted, else a `ProviderFailure`
+ */
+export async function* attempt(request: AttemptRequest): AsyncGenerator<ProviderEvent> {
+  const { signal, clock = realClock } = request
+  const translate = translator()
+  let failure: ProviderFailure | undefined
+  let finished = false
+  const idleMs = () => (failure === undefined ? request.idleMs : Math.min(request.idleMs, AFTER_ERROR_MS))
+  try {
+    for await (const part of pull({
+      model: request.model.model,
+      options: callOptions(request),
+      signal,
+      idleMs,
+      clock,
+    })) {
+      if (part.type === 'error') failure ??= classifyFailure(part.error, clock.now())
+      if (finished || (failure !== undefined && part.type !== 'finish')) continue
+      for (const event of translate(part)) {
+        if (event.type === 'finish') {
+          finished = true
+          if (failure !== undefined) event.reason = 'error'
+          else if (event.reason === 'error') failure = new ProviderFailure('PROVIDER_UNAVAILABLE', ENDED_IN_ERROR)
+        }
+        yield event
+      }
+    }
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    throw failure ?? classifyFailure(error, clock.now())
+  }
+  if (failure !== undefined) throw failure
+  if (!finished) throw new ProviderFailure('PROVIDER_UNAVAILABLE', "The provider's stream ended without a finish.")
+}
+
+const ENDED_IN_ERROR = "The provider's stream ended before the answer was complete."
+
+function callOptions({ prompt, tools, toolChoice }: AttemptRequest): LanguageModelV4CallOptions {
+  if (tools.length === 0) return { prompt }
+  return { prompt, tools: tools.map((tool) => ({ type: 'function', ...tool })), toolChoice: { type: toolChoice } }
+}
