@@ -14,7 +14,10 @@ export interface TestClock extends Clock {
   advance(ms: number): Promise<void>
   /** Milliseconds until each armed timer, soonest first. */
   timers(): number[]
-  /** Resolves once a timer is armed: any one, or one with `ms` left. The condition to wait for before `advance`. */
+  /**
+   * Resolves once a timer is armed, any one or one with `ms` left, and one is after a turn of the event loop still: what
+   * is disarmed at once, because the work was done already, does not count. The condition to wait for before `advance`.
+   */
   armed(ms?: number): Promise<void>
 }
 
@@ -46,11 +49,16 @@ export function testClock(start: number = Date.UTC(2030, 0, 1)): TestClock {
     },
     timers: left,
     armed(ms) {
+      const isArmed = () => (ms === undefined ? timers.size > 0 : left().includes(ms))
       return new Promise((resolve) => {
         const check = () => {
-          if (ms === undefined ? timers.size === 0 : !left().includes(ms)) return
+          if (!isArmed()) return
           waiting.delete(check)
-          resolve()
+          setImmediate(() => {
+            if (isArmed()) return resolve()
+            waiting.add(check)
+            check()
+          })
         }
         waiting.add(check)
         check()
