@@ -1,0 +1,215 @@
+// Grouped appends (design section 3): appends of many sessions that wait at the same time share one transaction. Natural batching,
+// no timer: what arrives while a group is under way forms the next one. At most one append per session is under way, in order of
+// arrival, so the second sees the effects of the first.
+//
+//   queue ──► group (two in flight, at most 128) ──► outcome per member
+//                 │ locked ──► alone, waiting for its session's lock
+//                 │ violation ──► halves, until the offender stands alone
+//                 └ reply lost ──► looked up by appendId, then tried again if it is not there
+
+import {
+  type AppendOutcome,
+  type AppendRequest,
+  callAppend,
+  groupParameter,
+  outcomeOf,
+  type PreparedAppend,
+  prepareAppend,
+} from './append.ts'
+import { backoffMs, type Db, isTransient, isTransientState } from './db.ts'
+import { AppendRefusedError, asError, UnavailableError } from './errors.ts'
+
+const groupSizeMax = 128
+const groupsInFlightMax = 2
+const attemptsMax = 7
+/** Appends that may wait at once in one process; beyond it callers are told to try again. */
+const queueMax = 20_000
+
+export interface AppendQueueOptions {
+  db: Db
+  origin: string
+  /** Called after each commit, with the sessions that changed. Must not throw; if it does the commit stands. */
+  committed: (sessionIds: string[]) => void
+  observe?: (what: { groupSize: number; seconds: number }) => void
+}
+
+export interface AppendQueue {
+  append(request: AppendRequest): Promise<AppendOutcome>
+  /** Resolves when nothing waits and nothing is under way. */
+  idle(): Promise<void>
+}
+
+interface Entry {
+  prepared: PreparedAppend
+  resolve: (outcome: AppendOutcome) => void
+  reject: (error: Error) => void
+}
+
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
+
+export function createAppendQueue({ db, origin, committed, observe }: AppendQueueOptions): AppendQueue {
+  let waiting: Entry[] = []
+  const busy = new Set<string>()
+  let groups = 0
+  let idleWaiters: (() => void)[] = []
+
+  const finish = (entry: Entry, outcome: AppendOutcome) => {
+    if (outcome.kind === 'appended') {
+      try {
+        committed([entry.prepared.request.sessionId])
+      } catch {
+        // The doorbell is a hint: the commit stands, a poll delivers (LOG-05).
+      }
+    }
+    entry.resolve(outcome)
+  }
+
+  /** Takes the next group: the first waiting append of each session that has none under way. */
+  function takeGroup(): Entry[] {
+    const free = groupsInFlightMax - groups
+    const taken: Entry[] = []
+    const left: Entry[] = []
+    const seen = new Set<string>()
+    const ready = new Set(waiting.map(({ prepared }) => prepared.request.sessionId).filter((id) => !busy.has(id))).size
+    const size = Math.min(groupSizeMax, Math.ceil(ready / free))
+    for (const entry of waiting) {
+      const id = entry.prepared.request.sessionId
+      if (taken.length < size && !busy.has(id) && !seen.has(id)) taken.push(entry)
+      else left.push(entry)
+      seen.add(id)
+    }
+    waiting = left
+    for (const entry of taken) busy.add(entry.prepared.request.sessionId)
+    return taken
+  }
+
+  function pump() {
+    while (groups < groupsInFlightMax && waiting.length > 0) {
+      const group = takeGroup()
+      if (group.length === 0) break
+      groups++
+      runGroup(group).finally(() => {
+        groups--
+        pump()
+      })
+    }
+    if (waiting.length === 0 && busy.size === 0) {
+      const waiters = idleWaiters
+      idleWaiters = []
+      for (const resume of waiters) resume()
+    }
+  }
+
+  const release = (entry: Entry) => {
+    busy.delete(entry.prepared.request.sessionId)
+  }
+
+  async function runGroup(group: Entry[]): Promise<void> {
+    const started = performance.now()
+    let answer: Awaited<ReturnType<typeof callAppend>>
+    try {
+      const parameter = groupParameter(group.map(({ prepared }) => prepared), origin, false)
+      answer = await callAppend(db, parameter)
+    } catch (thrown) {
+      // The reply is lost or the statement failed as a whole: whether it committed is found out member by member.
+      for (const entry of group) runAlone(entry, { looksUp: true, cause: asError(thrown) })
+      return
+    }
+    observe?.({ groupSize: group.length, seconds: (performance.now() - started) / 1000 })
+    if (answer.error !== undefined) {
+      const alone = group.length === 1 || isTransientState(answer.error)
+      if (alone) for (const entry of group) runAlone(entry, { looksUp: false })
+      else {
+        const half = Math.ceil(group.length / 2)
+        await runGroup(group.slice(0, half))
+        await runGroup(group.slice(half))
+      }
+      return
+    }
+    group.forEach((entry, i) => {
+      const outcome = outcomeOf(entry.prepared, answer, i)
+      // Another transaction holds the session: this one waits for it outside the group, the others have committed (LOG-23).
+      if (outcome.kind === 'locked') return void runAlone(entry, { looksUp: false })
+      release(entry)
+      finish(entry, outcome)
+    })
+  }
+
+  /** Was this append committed? Waits for a transaction that may still be under way; null: it was not. */
+  async function lookUp({ request, appendId }: PreparedAppend): Promise<AppendOutcome | null> {
+    const rows = await db.$transaction(async (tx) => {
+      await tx.$queryRaw`SELECT id FROM "Session" WHERE id = ${request.sessionId} FOR NO KEY UPDATE`
+      return tx.$queryRaw<{ seq: number; at: Date }[]>`
+        SELECT seq, at FROM "Event" WHERE "appendId" = ${appendId}::uuid AND ordinal = 0`
+    })
+    const first = rows[0]
+    if (first === undefined) return null
+    return { kind: 'appended', seq: first.seq, lastSeq: first.seq + request.events.length - 1, at: first.at, appendId }
+  }
+
+  /** One append by itself, waiting for its session's lock, with a bounded number of attempts. */
+  async function runAlone(entry: Entry, { looksUp, cause }: { looksUp: boolean; cause?: Error }): Promise<void> {
+    const { prepared } = entry
+    const { sessionId } = prepared.request
+    let ambiguous = looksUp
+    let last = cause
+    let duplicates = 0
+    try {
+      if (cause !== undefined && !isTransient(cause)) throw cause
+      for (let attempt = 0; attempt < attemptsMax; attempt++) {
+        if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
+        try {
+          if (ambiguous) {
+            const found = await lookUp(prepared)
+            ambiguous = false
+            if (found !== null) return finish(entry, found)
+          }
+          const started = performance.now()
+          ambiguous = true
+          const answer = await callAppend(db, groupParameter([prepared], origin, true))
+          ambiguous = false
+          observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
+          if (answer.error === undefined) {
+            const outcome = outcomeOf(prepared, answer, 0)
+            return finish(entry, outcome.kind === 'locked' ? { kind: 'missing' } : outcome)
+          }
+          const refused = new AppendRefusedError(
+            sessionId,
+            answer.error,
+            answer.constraint || null,
+            answer.message ?? '',
+          )
+          // A unique violation can be a race for an id; on a second look it is a plain conflict.
+          const isRace = answer.error === '23505' && duplicates++ === 0
+          if (!isRace && !isTransientState(answer.error)) throw refused
+          last = refused
+        } catch (thrown) {
+          if (!isTransient(thrown)) throw thrown
+          last = asError(thrown)
+        }
+      }
+      throw new UnavailableError(`append to ${sessionId}`, { cause: last })
+    } catch (thrown) {
+      entry.reject(asError(thrown))
+    } finally {
+      release(entry)
+      pump()
+    }
+  }
+
+  return {
+    append(request) {
+      return new Promise<AppendOutcome>((resolve, reject) => {
+        const prepared = prepareAppend(request)
+        if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
+        waiting.push({ prepared, resolve, reject })
+        pump()
+      })
+    },
+    idle: () =>
+      new Promise<void>((resolve) => {
+        idleWaiters.push(resolve)
+        pump()
+      }),
+  }
+}

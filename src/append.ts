@@ -1,0 +1,196 @@
+// One append: what a caller asks of the door into history, how it is handed to holdfast_append, and what comes back.
+// event-log.ts groups many of them; recovery passes one inside its own Prisma transaction.
+
+import type { Tx } from './db.ts'
+import { AppendRefusedError } from './errors.ts'
+import type { ExecutionPhase, NewEvent } from './events.ts'
+import { type Folded, FoldError, fold, type Round } from './fold.ts'
+import { newAppendId } from './ids.ts'
+import type { Row } from './project.ts'
+
+/**
+ * The check "the claim is still mine". Compared under the session's lock, on a snapshot taken after it was granted.
+ * - `owner` null: whoever owns it (an interrupt moves another owner's claim)
+ * - `phases`: the phases that the caller expects; the row must be in one of them
+ * - `live`: unexpired by the database's clock (default true)
+ * - `expiresAt`, `expired`: a takeover names the very expiry it saw, and asks that it has passed
+ */
+export interface Fence {
+  executionId: string
+  owner: string | null
+  phases: readonly ExecutionPhase[] | null
+  live?: boolean
+  expiresAt?: Date
+  expired?: boolean
+}
+
+/** What happens to the claim in the same commit. `move` and `remove` act on the fenced row and need a fence. */
+export type ClaimMove =
+  | { kind: 'acquire'; executionId: string; owner: string; leaseMs: number }
+  | { kind: 'move'; to: ExecutionPhase; messageId?: string | null }
+  | { kind: 'remove' }
+
+export interface AppendRequest {
+  sessionId: string
+  /** At least one; each has its place in the log, in this order. */
+  events: readonly NewEvent[]
+  fence?: Fence
+  /** Refused (`fenced`) if any claim row exists: for settling a session that nobody owns. */
+  unclaimed?: boolean
+  /** The watermark the caller decided on; if it has moved the answer is `stale` and nothing is written. */
+  expectedSeq?: number
+  claim?: ClaimMove
+}
+
+/**
+ * - `appended`: committed; `seq` is the first event's, `lastSeq` the last one's
+ * - `exists`: session.created for an id that is taken
+ * - `missing`: no such session
+ * - `fenced`: the claim is not (or no longer) as the fence says; `claimed`: there is one already
+ * - `stale`: expectedSeq has moved
+ * - `conflict`: an id of a new input or message is taken, in whichever session
+ */
+export type AppendOutcome =
+  | { kind: 'appended'; seq: number; lastSeq: number; at: Date; appendId: string }
+  | { kind: 'exists' | 'missing' | 'fenced' | 'claimed' | 'stale' | 'conflict' }
+
+/** A request made ready: its id, its projection, and its form for the database. */
+export interface PreparedAppend {
+  request: AppendRequest
+  appendId: string
+  folded: Folded
+}
+
+/** Projects and checks a request. Throws AppendRefusedError when its own events contradict each other. */
+export function prepareAppend(request: AppendRequest): PreparedAppend {
+  if (request.events.length === 0) throw new AppendRefusedError(request.sessionId, 'HF002', null, 'no events')
+  if (request.claim !== undefined && request.claim.kind !== 'acquire' && request.fence === undefined)
+    throw new AppendRefusedError(request.sessionId, 'HF002', null, `a claim ${request.claim.kind} needs a fence`)
+  if (hasUnstorableText(JSON.stringify(request.events)))
+    throw new AppendRefusedError(request.sessionId, '22P05', null, 'text with NUL or a lone surrogate cannot be stored')
+  try {
+    return { request, appendId: newAppendId(), folded: fold(request.sessionId, request.events) }
+  } catch (thrown) {
+    if (!(thrown instanceof FoldError)) throw thrown
+    throw new AppendRefusedError(request.sessionId, 'HF001', null, thrown.message)
+  }
+}
+
+/**
+ * Does this JSON text hold a NUL or a lone surrogate, which jsonb refuses? Well-formed JSON.stringify writes lone surrogates as
+ * escapes, so an escape that is not itself escaped is one.
+ */
+export function hasUnstorableText(json: string): boolean {
+  const escape = /\\(?:u(0000|d[89a-f][0-9a-f]{2})|.)/g
+  for (let match = escape.exec(json); match !== null; match = escape.exec(json)) if (match[1] !== undefined) return true
+  return false
+}
+
+type MemberSlot = { m: number }
+
+function memberOf({ request, appendId, folded }: PreparedAppend, i: number): Row {
+  const { fence, claim } = request
+  const member: Row = {
+    i,
+    s: request.sessionId,
+    a: appendId,
+    ev: request.events.map(({ type, payload }) => ({ t: type, p: payload })),
+  }
+  if (folded.create !== null) member.create = true
+  if (request.expectedSeq !== undefined) member.es = request.expectedSeq
+  if (request.unclaimed) member.fn = true
+  if (fence !== undefined) {
+    member.fx = fence.executionId
+    member.fl = fence.live ?? true
+    if (fence.owner !== null) member.fo = fence.owner
+    if (fence.phases !== null) member.fp = fence.phases
+    if (fence.expiresAt !== undefined) member.fe = fence.expiresAt.toISOString()
+    if (fence.expired) member.fd = true
+  }
+  if (folded.newIds.length > 0) member.ids = folded.newIds
+  if (Object.keys(folded.sessionSet).length > 0) member.ss = folded.sessionSet
+  if (Object.keys(folded.sessionAdd).length > 0) member.sa = folded.sessionAdd
+  if (claim !== undefined) {
+    member.c = claim.kind
+    if (claim.kind === 'acquire') Object.assign(member, { cx: claim.executionId, co: claim.owner, cl: claim.leaseMs })
+    if (claim.kind === 'move') {
+      member.ct = claim.to
+      if (claim.messageId !== undefined) Object.assign(member, { ck: true, cm: claim.messageId })
+    }
+  }
+  return member
+}
+
+/** The rounds of all members side by side: round n of the group holds round n of each. */
+function mergeRounds(group: readonly PreparedAppend[]): Record<string, (Row & MemberSlot)[]>[] {
+  const merged: Record<string, (Row & MemberSlot)[]>[] = []
+  const add = (n: number, name: string, entry: Row & MemberSlot) => {
+    let round = merged[n]
+    if (round === undefined) merged[n] = round = {}
+    const list = round[name]
+    if (list === undefined) round[name] = [entry]
+    else list.push(entry)
+  }
+  group.forEach(({ folded }, m) => {
+    folded.rounds.forEach((round: Round, n) => {
+      for (const { table, where, set } of round.each) add(n, `each${table}`, { m, where, set })
+      for (const [table, rows] of round.insert) for (const row of rows.values()) add(n, `${table}Ins`, { m, row })
+      for (const [table, rows] of round.update)
+        for (const { key, set } of rows.values()) add(n, `${table}Upd`, { m, key, set })
+    })
+  })
+  return merged
+}
+
+/** The one parameter of holdfast_append. `wait`: wait for locked sessions instead of passing over them. */
+export function groupParameter(group: readonly PreparedAppend[], origin: string, wait: boolean): string {
+  const creates = group.flatMap(({ folded }, m) => (folded.create === null ? [] : [{ m, row: folded.create }]))
+  const ended = group.flatMap(({ folded }, m) =>
+    folded.ended.map(({ messageId, index }) => ({ m, message: messageId, index })),
+  )
+  return JSON.stringify({
+    members: group.map(memberOf),
+    rounds: mergeRounds(group),
+    origin,
+    wait,
+    ...(creates.length > 0 ? { SessionIns: creates } : {}),
+    ...(ended.length > 0 ? { ended } : {}),
+  })
+}
+
+export interface GroupAnswer {
+  now?: string
+  r?: { i: number; o: 'ok' | 'locked' | 'missing' | 'exists' | 'fenced' | 'claimed' | 'stale' | 'conflict'; seq: number }[]
+  error?: string
+  message?: string
+  constraint?: string
+}
+
+/** Calls the append function once. A violated rule comes back as a value, so that the connection is not dropped for it. */
+export async function callAppend(db: Tx, parameter: string): Promise<GroupAnswer> {
+  const rows = await db.$queryRaw<{ answer: GroupAnswer }[]>`SELECT holdfast_append(${parameter}::text::jsonb) AS answer`
+  return rows[0]!.answer
+}
+
+/** The outcome of one member of an answered group; `locked` means: not decided yet. */
+export function outcomeOf(prepared: PreparedAppend, answer: GroupAnswer, i: number): AppendOutcome | { kind: 'locked' } {
+  const result = answer.r![i]!
+  if (result.o !== 'ok') return { kind: result.o }
+  const seq = result.seq + 1
+  const lastSeq = result.seq + prepared.request.events.length
+  return { kind: 'appended', seq, lastSeq, at: new Date(answer.now!), appendId: prepared.appendId }
+}
+
+/**
+ * Appends inside a caller's Prisma transaction (recovery, design section 9): same function, same rules, committed with the rest.
+ * Throws AppendRefusedError on a violated rule; the caller must then let its transaction fail.
+ */
+export async function appendIn(tx: Tx, request: AppendRequest, origin = ''): Promise<AppendOutcome> {
+  const prepared = prepareAppend(request)
+  const answer = await callAppend(tx, groupParameter([prepared], origin, true))
+  if (answer.error !== undefined)
+    throw new AppendRefusedError(request.sessionId, answer.error, answer.constraint || null, answer.message ?? '')
+  const outcome = outcomeOf(prepared, answer, 0)
+  // Waiting for the lock leaves no "locked": a session that is there has been locked.
+  return outcome.kind === 'locked' ? { kind: 'missing' } : outcome
+}

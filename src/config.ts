@@ -1,0 +1,148 @@
+import { isIPv4 } from 'node:net'
+import { resolve } from 'node:path'
+import { ConfigError } from './config/error.ts'
+import { loadFile } from './config/file.ts'
+import type { Tool } from './config/tool.ts'
+import { defaultLimits, type FileConfig, type Limits, type ModelConfig, readUserConfig } from './config/user-config.ts'
+import { type Environment, type LogLevel, readEnvironment, strangers } from './config/variables.ts'
+
+export { ConfigError } from './config/error.ts'
+export {
+  defineTool,
+  type JsonSchema,
+  prepareTool,
+  type Tool,
+  type ToolContext,
+  type ToolDefinition,
+} from './config/tool.ts'
+export {
+  defineConfig,
+  type Limits,
+  type ModelConfig,
+  reservedToolNames,
+  type UserConfig,
+} from './config/user-config.ts'
+export type { LogLevel } from './config/variables.ts'
+
+type FromEnvironment = Omit<
+  Environment,
+  'configFile' | 'openaiApiKey' | 'openaiBaseUrl' | 'compatibleBaseUrl' | 'compatibleApiKey' | 'apiKeys'
+>
+
+/** Everything that a user sets, checked, with defaults filled in (design section 12). Times are in milliseconds. */
+export interface Config extends Readonly<FromEnvironment> {
+  /** Absolute. */
+  readonly dataDir: string
+  readonly logLevel: LogLevel
+  /** Brings `openai/…`. */
+  readonly openai?: { readonly apiKey: string; readonly baseUrl?: string }
+  /** Brings `compatible/…`. */
+  readonly compatible?: { readonly baseUrl: string; readonly apiKey?: string }
+  readonly models: Record<string, ModelConfig>
+  readonly tools: Tool[]
+  readonly limits: Readonly<Limits>
+  /** What the user should know, though it hinders nothing: to be logged at start. Never holds a secret. */
+  readonly warnings: readonly string[]
+}
+
+/**
+ * Reads the environment and the config file. The file is evaluated once; the result is frozen.
+ *
+ * @throws ConfigError that lists every problem found
+ */
+export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string } = {}): Promise<Config> {
+  const { env = process.env, cwd = process.cwd() } = from
+  const { values, problems } = readEnvironment(env)
+  let file: FileConfig = { models: {}, tools: [], limits: defaultLimits }
+  try {
+    const loaded = await loadFile(cwd, values.configFile)
+    if (loaded) file = readUserConfig(loaded)
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    if (problems.length === 0) throw error // with its cause
+    problems.push(...error.problems)
+  }
+  problems.push(...contradictions(values, file))
+  if (problems.length > 0) throw new ConfigError(problems)
+
+  const { configFile, openaiApiKey, openaiBaseUrl, compatibleBaseUrl, compatibleApiKey, apiKeys, ...rest } = values
+  const config: Config = {
+    ...rest,
+    dataDir: resolve(cwd, values.dataDir),
+    ...(openaiApiKey && {
+      openai: Object.freeze({ apiKey: openaiApiKey, ...(openaiBaseUrl && { baseUrl: openaiBaseUrl }) }),
+    }),
+    ...(compatibleBaseUrl && {
+      compatible: Object.freeze({ baseUrl: compatibleBaseUrl, ...(compatibleApiKey && { apiKey: compatibleApiKey }) }),
+    }),
+    models: Object.freeze(file.models),
+    tools: Object.freeze(file.tools) as Tool[],
+    limits: Object.freeze(file.limits),
+    warnings: Object.freeze(warnings(env)),
+  }
+  return Object.freeze(config)
+}
+
+/** Rules between settings, and settings that this version knows and does not have yet: none may do nothing in silence. */
+function contradictions(values: Environment, file: FileConfig): string[] {
+  const problems: string[] = []
+  if (!isLoopback(values.host)) {
+    problems.push(
+      `HOST is "${values.host}": this version has no authentication yet, so whoever reaches that address could read and ` +
+        'steer every session; must be a loopback address (127.0.0.1, ::1, localhost). Put a proxy that authenticates in front',
+    )
+  }
+  if (values.apiKeys !== undefined) {
+    problems.push(
+      'HOLDFAST_API_KEYS (value not shown): authentication is not supported by this version yet; unset it, it would protect nothing',
+    )
+  }
+  if (values.renewMs >= values.leaseMs) {
+    problems.push(
+      `HOLDFAST_RENEW_MS is ${values.renewMs}: must be less than HOLDFAST_LEASE_MS (${values.leaseMs}), else every lease runs out`,
+    )
+  }
+  if (values.compatibleApiKey !== undefined && values.compatibleBaseUrl === undefined) {
+    problems.push(
+      'OPENAI_COMPATIBLE_API_KEY (value not shown): needs OPENAI_COMPATIBLE_BASE_URL, else it is for nothing',
+    )
+  }
+  for (const [id, { model }] of Object.entries(file.models)) {
+    if (model === undefined && !/^(demo|openai|compatible)\//.test(id)) {
+      problems.push(
+        `models["${id}"]: no provider of that name is supported by this version: give the model itself as \`model\``,
+      )
+    }
+  }
+  const unavailable = whyUnavailable(values, file)
+  if (unavailable) problems.push(`HOLDFAST_MODEL is "${values.model}": ${unavailable}`)
+  return problems
+}
+
+/** Why the default model cannot be used, or undefined if it can. */
+function whyUnavailable(
+  { model, openaiApiKey, compatibleBaseUrl }: Environment,
+  { models }: FileConfig,
+): string | undefined {
+  if (Object.hasOwn(models, model) && models[model]?.model !== undefined) return undefined
+  const provider = model.slice(0, model.indexOf('/'))
+  if (provider === 'openai') return openaiApiKey ? undefined : 'openai/… needs OPENAI_API_KEY'
+  if (provider === 'compatible') return compatibleBaseUrl ? undefined : 'compatible/… needs OPENAI_COMPATIBLE_BASE_URL'
+  if (provider === 'anthropic') return 'anthropic/… is not supported by this version yet'
+  if (model === 'demo/echo') return undefined
+  return 'must be demo/echo, openai/…, compatible/… or a model of the config file that brings its own `model`'
+}
+
+function warnings(env: NodeJS.ProcessEnv): string[] {
+  const anthropic = env.ANTHROPIC_API_KEY || env.ANTHROPIC_BASE_URL
+  return [
+    ...strangers(env),
+    ...(anthropic
+      ? ['ANTHROPIC_* is set; this version does not offer anthropic/… models yet and does not use it']
+      : []),
+  ]
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+}

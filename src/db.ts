@@ -1,0 +1,90 @@
+// The database client, and which of its errors are worth another try.
+
+import { PrismaPg } from '@prisma/adapter-pg'
+import { asError } from './errors.ts'
+import { PrismaClient, type Prisma } from './generated/prisma/client.ts'
+
+export type Db = PrismaClient
+/** A client inside an interactive transaction, or the plain one. */
+export type Tx = Prisma.TransactionClient
+
+/** Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). */
+export function connect(url: string, pool: number): Db {
+  const adapter = new PrismaPg(
+    { connectionString: url, max: pool, connectionTimeoutMillis: 10_000, keepAlive: true, application_name: 'holdfast' },
+    { onPoolError: () => {}, onConnectionError: () => {} },
+  )
+  return new PrismaClient({ adapter, transactionOptions: { maxWait: 15_000, timeout: 60_000 } })
+}
+
+interface DriverCause {
+  originalCode?: unknown
+  code?: unknown
+  kind?: unknown
+  cause?: unknown
+}
+
+/** The SQLSTATE of a database error, wherever Prisma or the driver keeps it; null if it is not one. */
+export function sqlStateOf(thrown: unknown): string | null {
+  let error = thrown as (DriverCause & { meta?: { code?: unknown; driverAdapterError?: unknown } }) | undefined
+  for (let depth = 0; error !== undefined && error !== null && depth < 6; depth++) {
+    for (const code of [error.originalCode, error.meta?.code, error.code])
+      if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^P\d{4}$/.test(code)) return code
+    error = (error.meta?.driverAdapterError ?? error.cause) as typeof error
+  }
+  return null
+}
+
+// serialization_failure, deadlock_detected, lock_not_available, too many connections, the server is starting or stopping
+const transientStates = new Set(['40001', '40P01', '55P03', '53300', '57P01', '57P02', '57P03'])
+// Prisma: unreachable, timed out, closed, pool timeout, transaction API, write conflict
+const transientPrisma = new Set(['P1001', 'P1002', 'P1008', 'P1017', 'P2024', 'P2028', 'P2034'])
+const transientSystem = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'])
+const transientKinds = new Set(['ConnectionClosed', 'DatabaseNotReachable', 'SocketTimeout', 'TransactionWriteConflict'])
+
+/** Is this SQLSTATE one after which the same statement can succeed? */
+export const isTransientState = (state: string) => transientStates.has(state) || state.startsWith('08')
+
+/**
+ * Could the same operation succeed a moment later? True for serialization failures (inside a statement P2034, at COMMIT a raw driver
+ * error), deadlocks, lock timeouts and lost or refused connections.
+ */
+export function isTransient(thrown: unknown): boolean {
+  const state = sqlStateOf(thrown)
+  if (state !== null && isTransientState(state)) return true
+  let error = thrown as (DriverCause & { message?: unknown; meta?: { driverAdapterError?: unknown } }) | undefined
+  for (let depth = 0; error !== undefined && error !== null && depth < 6; depth++) {
+    if (typeof error.code === 'string' && (transientPrisma.has(error.code) || transientSystem.has(error.code))) return true
+    if (typeof error.kind === 'string' && transientKinds.has(error.kind)) return true
+    // The driver reports a connection that ended under a query by text only.
+    const text = typeof error.message === 'string' ? error.message : ''
+    if (/^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect)/.test(text))
+      return true
+    error = (error.meta?.driverAdapterError ?? error.cause) as typeof error
+  }
+  return false
+}
+
+/** Full jitter around a doubling base, in ms: attempt 0, 1, 2 … gives about 10, 20, 40 … up to 1 000. */
+export const backoffMs = (attempt: number, random = Math.random) => Math.min(1000, 10 * 2 ** attempt) * (0.5 + random())
+
+/**
+ * Runs `operation` again after transient failures, at most `attempts` times in all. `operation` must be repeatable (a read, or
+ * one that decides again on what it finds).
+ */
+export async function retrying<T>(operation: () => Promise<T>, attempts = 6): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await operation()
+    } catch (thrown) {
+      if (attempt + 1 >= attempts || !isTransient(thrown)) throw asError(thrown)
+      await new Promise((resolve) => setTimeout(resolve, backoffMs(attempt)))
+    }
+  }
+}
+
+/** The database's time through its one SQL function (design section 3): leases, expiries and ages are judged by it alone. */
+export async function databaseNow(db: Tx): Promise<Date> {
+  const rows = await db.$queryRaw<{ now: Date }[]>`SELECT holdfast_now() AS now`
+  return rows[0]!.now
+}

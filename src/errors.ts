@@ -1,0 +1,40 @@
+// The errors of the ground: few classes, each with what a caller can decide on. Expected outcomes (conflict, fenced, stale) are values,
+// not errors; see event-log.ts. What is not listed here is a surprise and gets masked at the edge.
+
+/** The log holds an event type that this version does not know (a newer one wrote it). The session cannot be folded by this version. */
+export class UnknownEventError extends Error {
+  override name = 'UnknownEventError'
+  constructor(
+    readonly sessionId: string,
+    readonly seq: number,
+    readonly type: string,
+  ) {
+    super(`event ${seq} of ${sessionId} has the type "${type}", which this version does not know`)
+  }
+}
+
+/** The projection or a constraint refused the append: a programming error or rows that do not match the log. Nothing was written. */
+export class AppendRefusedError extends Error {
+  override name = 'AppendRefusedError'
+  constructor(
+    readonly sessionId: string,
+    readonly sqlState: string,
+    readonly constraint: string | null,
+    reason: string,
+  ) {
+    super(`append to ${sessionId} refused (${sqlState}${constraint ? ` ${constraint}` : ''}): ${reason}`)
+  }
+}
+
+/** The database could not be reached, or transient failures used up the retry budget. Nothing is half written; try again later. */
+export class UnavailableError extends Error {
+  override name = 'UnavailableError'
+  constructor(what: string, options?: ErrorOptions) {
+    super(`${what}: the database is not available at the moment, try again`, options)
+  }
+}
+
+/** Any thrown value as an Error: the one place where unknown throws are coerced. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown))
+}

@@ -1,0 +1,119 @@
+// verifySession: replays the log of one session and compares it with the tables, cell by cell (scenarios LOG-07, LOG-10).
+
+import { isDeepStrictEqual } from 'node:util'
+import type { Db, Tx } from './db.ts'
+import { decodeEvent } from './events.ts'
+import { keyOf } from './fold.ts'
+import type { Row, RowTable } from './project.ts'
+import { emptyReplay, type Replayed, replayEvent } from './replay.ts'
+
+export interface Verification {
+  consistent: boolean
+  events: number
+  /** Each names the table, the key and the column. At most `differencesMax`, then a line that says how many more. */
+  differences: string[]
+}
+
+const differencesMax = 100
+const pageSize = 1000
+
+/** Replays the log from 0, page by page. Throws UnknownEventError, and AppendRefusedError for a log that contradicts itself. */
+export async function replaySession(db: Tx, sessionId: string): Promise<Replayed> {
+  const state = emptyReplay()
+  for (let after = 0; ; ) {
+    const rows = await db.event.findMany({
+      where: { sessionId, seq: { gt: after } },
+      orderBy: { seq: 'asc' },
+      take: pageSize,
+    })
+    for (const row of rows) {
+      if (row.seq !== after + 1) throw new Error(`the log of ${sessionId} has no event ${after + 1}`)
+      replayEvent(state, decodeEvent(row))
+      after = row.seq
+    }
+    if (rows.length < pageSize) return state
+  }
+}
+
+/** A value as both sides can be compared: times as ISO text, 64-bit counters as numbers, JSON as it is. */
+function plain(value: unknown): unknown {
+  if (value instanceof Date) return value.toISOString()
+  if (typeof value === 'bigint') return Number(value)
+  if (value === undefined) return null
+  return value
+}
+
+/** Times inside a payload may be written with another precision than the column keeps. */
+const isTime = (column: string) => column.endsWith('At')
+
+function sameCell(column: string, replayed: unknown, stored: unknown): boolean {
+  const a = plain(replayed)
+  const b = plain(stored)
+  if (isTime(column) && typeof a === 'string' && typeof b === 'string') return Date.parse(a) === Date.parse(b)
+  return isDeepStrictEqual(a, b)
+}
+
+function compareRow(what: string, replayed: Row, stored: Row, differences: string[]) {
+  for (const [column, value] of Object.entries(replayed)) {
+    if (sameCell(column, value, stored[column])) continue
+    differences.push(`${what}.${column}: the log gives ${brief(value)}, the table holds ${brief(stored[column])}`)
+  }
+}
+
+function brief(value: unknown): string {
+  const text = JSON.stringify(plain(value)) ?? 'nothing'
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text
+}
+
+async function storedRows(db: Tx, sessionId: string): Promise<Record<RowTable, Row[]>> {
+  const where = { sessionId }
+  return {
+    Input: await db.input.findMany({ where }),
+    Message: await db.message.findMany({ where }),
+    Part: await db.part.findMany({ where }),
+    ToolCall: await db.toolCall.findMany({ where }),
+    Interaction: await db.interaction.findMany({ where }),
+    Recovery: await db.recovery.findMany({ where }),
+    Quarantine: await db.quarantine.findMany({ where }),
+  }
+}
+
+/**
+ * Compares the replayed log with the tables inside the given transaction, which should be REPEATABLE READ so that both are of one
+ * moment. Returns null for an unknown session; a log that cannot be replayed is one difference.
+ */
+export async function verifyIn(tx: Tx, sessionId: string): Promise<Verification | null> {
+  const session = await tx.session.findUnique({ where: { id: sessionId } })
+  if (session === null) return null
+  const differences: string[] = []
+  let replayed: Replayed
+  try {
+    replayed = await replaySession(tx, sessionId)
+  } catch (thrown) {
+    return { consistent: false, events: session.seq, differences: [String(thrown)] }
+  }
+  if (replayed.session === null) return { consistent: false, events: 0, differences: [`Session ${sessionId}: no events`] }
+  compareRow(`Session ${sessionId}`, replayed.session, session, differences)
+  for (const [table, rows] of Object.entries(await storedRows(tx, sessionId)) as [RowTable, Row[]][]) {
+    const expected = new Map(replayed.tables[table])
+    for (const row of rows) {
+      const key = keyOf(table, row)
+      const match = expected.get(key)
+      expected.delete(key)
+      const what = `${table} ${key.replaceAll('\u0001', '/')}`
+      if (match === undefined) differences.push(`${what}: the table has a row that the log does not give`)
+      else compareRow(what, match, row, differences)
+    }
+    for (const key of expected.keys())
+      differences.push(`${table} ${key.replaceAll('\u0001', '/')}: the log gives a row that the table lacks`)
+  }
+  const events = replayed.session.seq as number
+  const shown = differences.slice(0, differencesMax)
+  if (differences.length > differencesMax) shown.push(`and ${differences.length - differencesMax} more`)
+  return { consistent: differences.length === 0, events, differences: shown }
+}
+
+/** verifyIn in a snapshot of its own. */
+export function verifySession(db: Db, sessionId: string): Promise<Verification | null> {
+  return db.$transaction((tx) => verifyIn(tx, sessionId), { isolationLevel: 'RepeatableRead', timeout: 120_000 })
+}
