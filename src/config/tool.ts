@@ -1,0 +1,101 @@
+import type { JSONSchema7, JSONValue } from '@ai-sdk/provider'
+import { z } from 'zod'
+import { jsonSchemaInput, type Validate, zodInput } from './tool-input.ts'
+
+/** What a tool gets beside its input (design section 6). */
+export interface ToolContext {
+  sessionId: string
+  /** The assistant message that made the call. */
+  messageId: string
+  /** Unique and stable for this call: give it to other systems as idempotency key. */
+  callId: string
+  /** Aborted on an interrupt, at the deadline and when the process has to stop. */
+  signal: AbortSignal
+  /** Shows something to whoever watches the session right now. It is not kept. */
+  progress(update: JSONValue): void
+  /** When the signal will be aborted at the latest. */
+  deadline: Date
+}
+
+/** A tool as it is written in the config file. */
+export interface ToolDefinition<Input = unknown> {
+  /** Letters, digits, `_` and `-`, at most 64: what all providers take. */
+  name: string
+  /** Tells the model what the tool does and when to use it. */
+  description: string
+  /** What the model has to give: a Zod schema or a JSON Schema, of an object. */
+  inputSchema: z.ZodType<Input> | JsonSchema
+  /** Approvals are not in this version yet: it refuses to start with `true` or a function. */
+  needsApproval?: boolean | ((input: Input) => boolean)
+  /** As needsApproval. */
+  approvalExpiresMs?: number
+  /** Deadline of one call in milliseconds; HOLDFAST_TOOL_TIMEOUT_MS if left out. */
+  timeoutMs?: number
+  /** Runs only with input that fits the schema. What it throws, the model sees as the tool's error. */
+  execute(input: Input, context: ToolContext): Promise<JSONValue> | JSONValue
+}
+
+/** A JSON Schema object. Without `$schema` it is read as draft 2020-12. */
+export type JsonSchema = { [keyword: string]: unknown }
+
+/** A tool whose schema has been compiled. */
+export interface Tool extends ToolDefinition {
+  /** What the model and clients are told. */
+  jsonSchema: JSONSchema7
+  /** Looks at a model's input. Never throws; `field` is the path of what is wrong, `input` for the whole. */
+  validate: Validate
+}
+
+/** Gives `execute` the type of a Zod schema's output; a JSON Schema leaves it `unknown`. Changes nothing at run time. */
+export function defineTool<Schema extends z.ZodType>(
+  tool: Omit<ToolDefinition<z.output<Schema>>, 'inputSchema'> & { inputSchema: Schema },
+): ToolDefinition
+export function defineTool(tool: ToolDefinition): ToolDefinition
+export function defineTool(tool: unknown): ToolDefinition {
+  return tool as ToolDefinition
+}
+
+const LONGEST_TIMER = 2 ** 31 - 1
+const NOT_YET = 'is not supported by this version yet (approvals come with a later one): leave it out'
+const notYet = z.custom((value) => value === undefined || value === false, NOT_YET).optional()
+
+const shape = z.strictObject({
+  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, "_" or "-"'),
+  description: z.string().min(1, 'must not be empty'),
+  inputSchema: z.custom(
+    (value) => typeof value === 'object' && value !== null,
+    'must be a Zod schema or a JSON Schema',
+  ),
+  needsApproval: notYet,
+  approvalExpiresMs: notYet,
+  timeoutMs: z.int().min(1).max(LONGEST_TIMER).optional(),
+  execute: z.custom((value) => typeof value === 'function', 'must be a function'),
+})
+
+/** The known fields of a tool, for hints. */
+export const toolFields = Object.keys(shape.shape)
+
+/**
+ * Checks a tool and compiles its schema.
+ *
+ * @returns the tool, or for each problem the field and the rule
+ */
+export function prepareTool(tool: unknown): { tool: Tool } | { issues: z.core.$ZodIssue[] } {
+  const parsed = shape.safeParse(tool)
+  if (!parsed.success) return { issues: parsed.error.issues }
+  const definition = tool as ToolDefinition
+  try {
+    const { inputSchema } = definition
+    const input = isZod(inputSchema) ? zodInput(inputSchema) : jsonSchemaInput(inputSchema)
+    // Bound, as a tool may be an object with a method that uses `this`.
+    const execute: Tool['execute'] = (value, context) => definition.execute(value, context)
+    return { tool: Object.freeze({ ...definition, execute, ...input }) }
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    return { issues: [{ code: 'custom', path: ['inputSchema'], message, input: undefined }] }
+  }
+}
+
+function isZod(schema: ToolDefinition['inputSchema']): schema is z.ZodType {
+  return '_zod' in schema
+}
