@@ -211,6 +211,43 @@ describe('what a provider says', () => {
   })
 })
 
+describe('tool calls that are not handed on early', () => {
+  it('those with provider state: they come whole, with the state, at the end', async () => {
+    const signed = {
+      choices: [
+        {
+          delta: {
+            tool_calls: [
+              {
+                index: 0,
+                id: 'c1',
+                function: { name: 'add', arguments: '{"a":1}' },
+                extra_content: { google: { thought_signature: 'signed' } },
+              },
+            ],
+          },
+        },
+      ],
+    }
+    provider.script(reply(raw(`data: ${JSON.stringify(signed)}\n\n`), finish('tool_calls')))
+    const { events } = await run({ tools: [tool] })
+    expect(ofType(events, 'tool-call')).toMatchObject([
+      { callId: 'c1', input: '{"a":1}', state: { compatible: { thoughtSignature: 'signed' } } },
+    ])
+  })
+
+  it('arguments that go on after their call was handed on fail the attempt', async () => {
+    const calls = toolCalls({ name: 'add', args: { a: 1 }, id: 'c1' }, { name: 'add', args: { a: 2 }, id: 'c2' })
+    const more = {
+      choices: [{ delta: { tool_calls: [{ index: 0, id: 'c1', function: { arguments: ', "b": 2}' } }] } }],
+    }
+    provider.script(reply(calls, raw(`data: ${JSON.stringify(more)}\n\n`), finish('tool_calls')))
+    const { events, error } = await run({ tools: [tool] })
+    expect(ofType(events, 'tool-call').map(({ input }) => input)).toEqual(['{"a":1}'])
+    expect(error).toMatchObject({ code: 'PROVIDER_UNAVAILABLE', retryable: true })
+  })
+})
+
 describe('text that a database refuses', () => {
   it('NUL and lone surrogates become U+FFFD, and a pair split over two deltas stays whole', async () => {
     provider.script(reply(text('a\u0000b', '\ud83d', '\ude00!', '\udc00', 'end\ud83d'), finish()))
@@ -341,6 +378,13 @@ describe('a stream that fails', () => {
     ],
     ['input for a tool call that was not started', [{ type: 'tool-input-delta', id: 'c', delta: '{}' }]],
     [
+      'a tool call that is started twice',
+      [
+        { type: 'tool-input-start', id: 'c', toolName: 'add' },
+        { type: 'tool-input-start', id: 'c', toolName: 'add' },
+      ],
+    ],
+    [
       'two tool calls with one id',
       [
         { type: 'tool-call', toolCallId: 'c', toolName: 'add', input: '{}' },
@@ -419,6 +463,63 @@ describe('an attempt that is ended from here', () => {
     await expect(second).rejects.toBe(reason)
     expect(seen).toEqual(['text-start', 'text-delta'])
     await provider.aborted(1)
+  })
+
+  it('an abort while the consumer is busy aborts the request then, and gives it nothing more', async () => {
+    provider.script(reply(text('a', 'b', 'c'), hang()))
+    const stop = new AbortController()
+    const seen: string[] = []
+    const running = (async () => {
+      for await (const event of attempt(request({ signal: stop.signal }))) {
+        if (event.type !== 'text-delta') continue
+        seen.push(event.text)
+        stop.abort(new Error('enough'))
+        await provider.aborted(0)
+      }
+    })()
+    await expect(running).rejects.toThrow('enough')
+    expect(seen).toEqual(['a'])
+  })
+
+  it('a model that ignores its signal is left behind all the same, and a stream it opens later is closed', async () => {
+    const { promise, open } = gate()
+    let cancelled: () => void = () => {}
+    const closed = new Promise<void>((resolve) => {
+      cancelled = resolve
+    })
+    const silent = new ReadableStream<LanguageModelV4StreamPart>({ cancel: () => cancelled() })
+    const { model } = scripted()
+    for (const opening of [promise, Promise.resolve()]) {
+      const stream = opening === promise ? silent : new ReadableStream<LanguageModelV4StreamPart>()
+      const doStream = () => opening.then(() => ({ stream }))
+      const stop = new AbortController()
+      const clock = testClock()
+      const running = run({ model: { ...model!, model: { ...model!.model, doStream } }, signal: stop.signal, clock })
+      await clock.armed()
+      stop.abort('left')
+      expect((await running).error).toBe('left')
+      expect(clock.timers()).toEqual([])
+    }
+    open()
+    await closed
+  })
+
+  it('chunks that say nothing are a sign of life, and a failure leaves no timer behind', async () => {
+    const clock = testClock()
+    const { promise, open } = gate()
+    const empty = raw('data: {"choices":[]}\n\n')
+    const last = gate()
+    provider.script(reply(text('a'), wait(promise), empty, wait(last.promise), cut()))
+    const running = run({ clock, idleMs: 1000 })
+    await provider.request(0)
+    await clock.armed(1000)
+    await clock.advance(900)
+    open()
+    await clock.armed(1000)
+    last.open()
+    const { error } = await running
+    expect(String(error)).toContain('UND_ERR_SOCKET')
+    expect(clock.timers()).toEqual([])
   })
 
   it('a signal that is aborted already makes no request', async () => {

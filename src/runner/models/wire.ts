@@ -39,7 +39,6 @@ export async function* pull({
     new Promise<T>((resolve, reject) => {
       const limit = idleMs()
       const disarm = clock.setTimeout(() => {
-        request.abort()
         reject(new ProviderFailure('PROVIDER_UNAVAILABLE', `The provider was silent for ${limit} ms, the idle limit.`))
       }, limit)
       wake = (reason) => {
