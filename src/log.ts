@@ -1,0 +1,104 @@
+import { type DestinationStream, type LevelWithSilent, type Logger, pino, stdTimeFunctions } from 'pino'
+
+export type Log = Logger
+
+// Compared in lower case without - and _, as apiKey, api_key and api-key are all about.
+const SECRET_FIELDS = new Set(
+  'authorization proxyauthorization cookie setcookie password passwd secret clientsecret token accesstoken refreshtoken apikey apikeys xapikey databaseurl privatekey'.split(
+    ' ',
+  ),
+)
+const CENSORED = '[redacted]'
+const DEPTH = 6
+
+/**
+ * JSON lines to standard output, or to `destination`. Fields with the names of secrets are redacted at any depth up to
+ * six, deeper values are left out. An error (as first argument, or in the field `err`) is cut down to what
+ * `describeError` keeps.
+ */
+export function createLog(level: LevelWithSilent, destination?: DestinationStream): Log {
+  const options = {
+    level,
+    timestamp: stdTimeFunctions.isoTime,
+    formatters: {
+      level: (label: string) => ({ level: label }),
+      log: (fields: Record<string, unknown>) => redact(fields, 0) as Record<string, unknown>,
+      bindings: (fields: Record<string, unknown>) => redact(fields, 0) as Record<string, unknown>,
+    },
+    serializers: { err: (error: unknown) => error },
+    hooks: {
+      // Without a message of its own a line takes over the error's, past the serializer.
+      logMethod(this: Logger, args: Parameters<Logger['info']>, method: (...args: Parameters<Logger['info']>) => void) {
+        const [first, message] = args as unknown[]
+        const error = first instanceof Error ? first : (first as { err?: unknown } | null)?.err
+        if (error instanceof Error && message === undefined) {
+          const fields = first instanceof Error ? { err: first } : first
+          return method.apply(this, [fields, safeMessage(error)] as unknown as Parameters<Logger['info']>)
+        }
+        return method.apply(this, args)
+      },
+      // The last gate: credentials inside texts, whoever put them there.
+      streamWrite: scrub,
+    },
+  }
+  return destination ? pino(options, destination) : pino(options)
+}
+
+/** What a log may tell of an error: kind, code, status, message, frames and causes; no request, response or query. */
+export function describeError(error: Error, depth = 0): Record<string, unknown> {
+  const { code, status, statusCode, cause } = error as Error & Record<'code' | 'status' | 'statusCode', unknown>
+  const errors = error instanceof AggregateError ? error.errors.slice(0, 5) : undefined
+  const inner = (thrown: unknown) => (thrown instanceof Error ? describeError(thrown, depth + 1) : typeof thrown)
+  return {
+    type: error.name,
+    message: safeMessage(error),
+    ...(isPlain(code) && { code }),
+    ...(isPlain(statusCode ?? status) && { status: statusCode ?? status }),
+    stack: frames(error),
+    ...(cause !== undefined && depth < 3 && { cause: inner(cause) }),
+    ...(errors && depth < 3 && { errors: errors.map(inner) }),
+  }
+}
+
+/** These put what they were given into their message: rows of a query, output of a model, answers of a provider. */
+const QUOTING =
+  /^(PrismaClient\w+|ZodError|AI_(TypeValidation|JSONParse|InvalidPrompt|InvalidToolInput|NoObjectGenerated)\w*)$/
+
+function safeMessage(error: Error): string {
+  const message = String(error.message)
+  if (!QUOTING.test(error.name)) return scrub(message.slice(0, 1000))
+  // Prisma's reason is its last line, the query stands above it.
+  const reason = error.name.startsWith('PrismaClient') ? message.trim().split('\n').at(-1)! : ''
+  return `${reason.slice(0, 300)} (the rest of the message is left out: it may quote data)`.trim()
+}
+
+/** The stack without its head, which repeats the message. */
+function frames(error: Error): string | undefined {
+  return error.stack
+    ?.split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 30)
+    .join('\n')
+}
+
+function redact(value: unknown, depth: number): unknown {
+  if (value instanceof Error) return describeError(value)
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value
+  if (depth === DEPTH) return '[deeper]'
+  if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))
+  const entries = Object.entries(value).map(([key, inner]) => {
+    const isSecret = SECRET_FIELDS.has(key.toLowerCase().replaceAll(/[-_]/g, ''))
+    return [key, isSecret && inner != null ? CENSORED : redact(inner, depth + 1)]
+  })
+  return Object.fromEntries(entries)
+}
+
+/** Takes out user:password@ in URLs, Bearer and Basic credentials, and keys in the form that providers give them. */
+function scrub(text: string): string {
+  return text
+    .replaceAll(/(:\/\/)[^\s/"'@\\]+@/g, `$1${CENSORED}@`)
+    .replaceAll(/\b(Bearer|Basic) +[\w.~+/=-]{8,}/gi, `$1 ${CENSORED}`)
+    .replaceAll(/\bsk-[\w-]{8,}/g, CENSORED)
+}
+
+const isPlain = (value: unknown) => typeof value === 'string' || typeof value === 'number'

@@ -1,0 +1,52 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+
+/** What one server counts. Nothing is shared between two of them in one process. */
+export type Metrics = ReturnType<typeof createMetrics>
+
+const PREFIX = 'holdfast_'
+// From a commit on a fast disk to a queue that has stood still for a minute.
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+/** The instruments of one server, all at zero, in a registry of their own (scenario OPS-07). Times are in seconds. */
+export function createMetrics() {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry, prefix: PREFIX })
+  const counter = (name: string, help: string) => new Counter({ name: `${PREFIX}${name}_total`, help, registers })
+  const gauge = (name: string, help: string) => new Gauge({ name: PREFIX + name, help, registers })
+  const histogram = (name: string, help: string, buckets = SECONDS) =>
+    new Histogram({ name: PREFIX + name, help, buckets, registers })
+
+  return {
+    drainsInProgress: gauge('drains_in_progress', 'Sessions that this process is running now'),
+    drainQueueSeconds: histogram(
+      'drain_queue_seconds',
+      'Wait of a session for one of the places of HOLDFAST_MAX_DRAINS',
+    ),
+    providerAttempts: counter('provider_attempts', 'Requests to model providers'),
+    retries: counter('retries', 'Provider requests that were made again after a failure'),
+    recoveries: counter('recoveries', 'Executions that recovery or a hand-over took to their end'),
+    parked: gauge('parked', 'Sessions that are parked until a person acts, as of the last scan'),
+    quarantined: gauge('quarantined', 'Rows in quarantine, as of the last scan'),
+    /** `what`: the kind of write, as append, chunk or renewal. Few fixed words, never an id. */
+    refusedStaleWrites: new Counter({
+      name: `${PREFIX}refused_stale_writes_total`,
+      help: 'Writes of an owner that was not the owner any more',
+      labelNames: ['what'] as const,
+      registers,
+    }),
+    slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
+    appendSeconds: histogram('append_seconds', 'From the call of an append to its outcome'),
+    appendGroupSize: histogram(
+      'append_group_size',
+      'Appends that shared one transaction',
+      [1, 2, 4, 8, 16, 32, 64, 128],
+    ),
+    streams: gauge('streams', 'Open event streams'),
+    scanSeconds: histogram('scan_seconds', 'Duration of a recovery scan'),
+    /** What `text` is in, for the Content-Type header. */
+    contentType: registry.contentType,
+    /** All of it in the text format of Prometheus. */
+    text: (): Promise<string> => registry.metrics(),
+  }
+}
