@@ -23,7 +23,6 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
     formatters: {
       level: (label: string) => ({ level: label }),
       log: (fields: Record<string, unknown>) => redact(fields, 0) as Record<string, unknown>,
-      bindings: (fields: Record<string, unknown>) => redact(fields, 0) as Record<string, unknown>,
     },
     serializers: { err: (error: unknown) => error },
     hooks: {
@@ -41,7 +40,13 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
       streamWrite: scrub,
     },
   }
-  return destination ? pino(options, destination) : pino(options)
+  const log: Log = destination ? pino(options, destination) : pino(options)
+  // What a child is bound to passes no formatter. Children inherit this property, so theirs are covered too.
+  const { child } = log
+  log.child = function (this: Log, bindings: Record<string, unknown>, ...more: unknown[]) {
+    return Reflect.apply(child, this, [redact(bindings, 0), ...more])
+  } as typeof child
+  return log
 }
 
 /** What a log may tell of an error: kind, code, status, message, frames and causes; no request, response or query. */

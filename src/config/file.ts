@@ -24,7 +24,7 @@ export async function loadFile(cwd: string, named: string | undefined): Promise<
   if (file === undefined) return undefined
   const name = basename(file)
   try {
-    const { config } = await load<Record<string, unknown>>({
+    const { config } = await load<{ exported?: unknown }>({
       cwd,
       configFile: file,
       rcFile: false,
@@ -34,28 +34,30 @@ export async function loadFile(cwd: string, named: string | undefined): Promise<
       extend: false,
       giget: false,
       envName: false,
+      jitiOptions: { fsCache: false, interopDefault: false },
       // The default one copies and joins objects; a tool or a model has to stay the object that the file made.
-      merger: (...sources: unknown[]) => sources.find((source) => source !== undefined) as Record<string, unknown>,
-      jitiOptions: { fsCache: false },
-      // The loader tries plain JavaScript natively, and evaluates it again, transpiled, when it throws. Node loads it by itself.
-      resolve: async () => {
-        if (extname(file) === '.ts') return undefined
-        const module: { default?: unknown } = await import(pathToFileURL(file).href)
-        return { config: { exported: module.default }, configFile: file, cwd, _configFile: file } as never
+      merger: (...sources: unknown[]) => sources.find((source) => source !== undefined) as object,
+      // Its own way of importing loses what the default export was: missing, null and a function look like settings.
+      resolve: async (_source, { jiti }) => {
+        const module = await evaluate(file, jiti)
+        return { config: { exported: module.default }, configFile: file, _configFile: file, cwd }
       },
     })
-    return { name, content: extname(file) === '.ts' ? exported(config) : config.exported }
+    return { name, content: config.exported }
   } catch (cause) {
     const reason = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause)
     throw new ConfigError([`${name} cannot be loaded: ${reason.trim()} (${file})`], { cause })
   }
 }
 
-/** A file without a default export arrives as its module object. */
-function exported(config: object): unknown {
-  return Object.prototype.toString.call(config) === '[object Module]' || 'default' in config
-    ? (config as { default?: unknown }).default
-    : config
+/** Node evaluates plain JavaScript itself: the TypeScript loader evaluates it a second time when it throws. */
+function evaluate(
+  file: string,
+  jiti: { import(id: string): Promise<unknown> } | undefined,
+): Promise<{ default?: unknown }> {
+  const module: Promise<unknown> =
+    extname(file) === '.ts' && jiti ? jiti.import(file) : import(pathToFileURL(file).href)
+  return module as Promise<{ default?: unknown }>
 }
 
 function findFile(cwd: string): string | undefined {
