@@ -10,6 +10,7 @@ import { startServer } from './spawn.ts'
 // A dying server is gone within seconds; one that replays its log after a crash may take minutes, and says so.
 const stuckMsMax = 20_000
 const recoveryMsMax = 600_000
+const politeMsMax = 10_000
 
 /**
  * Finds the running server of a place or starts one; returns its address once it takes connections. Call it under the
@@ -22,6 +23,7 @@ export async function launch(place: Place, log: (line: string) => void): Promise
   const password = passwordOf(place)
   const begun = Date.now()
   let lastMovement = begun
+  let stoppingSince = 0
   let reason = ''
   while (Date.now() < Math.min(lastMovement + stuckMsMax, begun + recoveryMsMax)) {
     const file = readPidFile(place)
@@ -42,6 +44,11 @@ export async function launch(place: Place, log: (line: string) => void): Promise
       const answer = file.port === 0 ? 'silent' : await probe(place, file.port, password)
       if (answer === 'serving') return { url: urlOf(file.port, password), joined: true }
       if (isMoving(place, file)) lastMovement = Date.now()
+      if (file.status === 'stopping') {
+        stoppingSince ||= Date.now()
+        // Told to stop with SIGTERM it waits for its clients, perhaps for ever. It is on its way out: SIGINT sends them off.
+        if (Date.now() - stoppingSince > politeMsMax && isOurs(place, file.pid)) interruptServer(file.pid)
+      }
       reason = `process ${file.pid}, named in postmaster.pid, does not answer as this database (${answer})`
       // Only now, as the file's process is no server of this cluster and does not answer as one.
       if (answer !== 'busy' && isOurs(place, file.pid) === false && removeForeignPidFile(place, file.text)) {
@@ -59,4 +66,12 @@ export async function launch(place: Place, log: (line: string) => void): Promise
 
 function isMoving(place: Place, file: PidFile & { state: 'present' }): boolean {
   return (file.status === 'starting' || file.status === 'stopping') && isOurs(place, file.pid) !== false
+}
+
+function interruptServer(pid: number): void {
+  try {
+    process.kill(pid, 'SIGINT')
+  } catch {
+    // Gone meanwhile.
+  }
 }

@@ -70,8 +70,7 @@ export function processesIn(dir: string, account: Account): number[] | undefined
   if (!hidden) return found
   if (account.uid === undefined) return undefined
   // Root in a container lacks the right to look into other users' processes; the server's own account has it.
-  const script =
-    'for p in /proc/[0-9]*; do c=$(readlink "$p/cwd" 2>/dev/null) && echo "p${p#/proc/}" && echo "n$c"; done'
+  const script = 'cd /proc; for p in [0-9]*; do c=$(readlink $p/cwd 2>/dev/null) && echo p$p && echo "n$c"; done'
   return listWith(dir, '/bin/sh', ['-c', script], { uid: account.uid, gid: account.gid })
 }
 

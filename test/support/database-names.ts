@@ -34,7 +34,8 @@ function isOfDeadRun(name: string): boolean {
   return ageHours > ageHoursMax || (host === hostMark && !isAlive(Number(pid)))
 }
 
-function isAlive(pid: number): boolean {
+/** True while a process of that id exists, whoever owns it. */
+export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true

@@ -1,11 +1,11 @@
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
 import { startEmbedded } from '../../src/embedded/server.ts'
 import { migrate } from '../../src/migrate.ts'
-import { databaseName, sweepDeadRuns } from './database-names.ts'
+import { databaseName, isAlive, sweepDeadRuns } from './database-names.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -13,6 +13,8 @@ declare module 'vitest' {
     database: { adminUrl: string; template: string }
   }
 }
+
+const dirPrefix = 'holdfast-test-'
 
 /**
  * One database server for the whole run: the one that DATABASE_URL names, else an embedded one in a temporary directory
@@ -58,7 +60,8 @@ function external(url: string): Server {
 }
 
 async function embedded(): Promise<Server> {
-  const dir = mkdtempSync(join(tmpdir(), 'holdfast-test-'))
+  await sweepDeadServers()
+  const dir = mkdtempSync(join(tmpdir(), `${dirPrefix}${process.pid}-`))
   // As root the server runs as somebody else, who has to get through.
   chmodSync(dir, 0o711)
   const server = await startEmbedded({ dataDir: join(dir, 'data') })
@@ -69,6 +72,23 @@ async function embedded(): Promise<Server> {
       await server.stop()
       rmSync(dir, { recursive: true, force: true, maxRetries: 3 })
     },
+  }
+}
+
+/** A run that was killed left its server and its directory; a few of them are taken away here. */
+async function sweepDeadServers(): Promise<void> {
+  const names = readdirSync(tmpdir()).filter((name) => name.startsWith(dirPrefix))
+  const dead = names.filter((name) => !isAlive(Number(name.slice(dirPrefix.length).split('-')[0])))
+  for (const name of dead.slice(0, 5)) {
+    const dir = join(tmpdir(), name)
+    try {
+      // Joining and leaving as the last user is what stops a server that nobody uses.
+      if (existsSync(join(dir, 'data/postgres/postmaster.pid')))
+        await (await startEmbedded({ dataDir: join(dir, 'data') })).stop()
+      rmSync(dir, { recursive: true, force: true, maxRetries: 3 })
+    } catch {
+      // Another user's, or another run sweeps it right now.
+    }
   }
 }
 
