@@ -10,10 +10,11 @@ const SECRET_FIELDS = new Set(
 )
 const CENSORED = '[redacted]'
 const DEPTH = 6
+const VALUES = 1000
 
 /**
  * JSON lines to standard output, or to `destination`. Fields with the names of secrets are redacted at any depth up to
- * six, deeper values are left out. An error (as first argument, or in the field `err`) is cut down to what
+ * six; deeper values, and what is beyond 1000 values a line, are left out. An error (as first argument, or in the field `err`) is cut down to what
  * `describeError` keeps.
  */
 export function createLog(level: LevelWithSilent, destination?: DestinationStream): Log {
@@ -22,7 +23,7 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
     timestamp: stdTimeFunctions.isoTime,
     formatters: {
       level: (label: string) => ({ level: label }),
-      log: (fields: Record<string, unknown>) => redact(fields, 0) as Record<string, unknown>,
+      log: (fields: Record<string, unknown>) => redact(fields) as Record<string, unknown>,
     },
     serializers: { err: (error: unknown) => error },
     hooks: {
@@ -44,7 +45,7 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
   // What a child is bound to passes no formatter. Children inherit this property, so theirs are covered too.
   const { child } = log
   log.child = function (this: Log, bindings: Record<string, unknown>, ...more: unknown[]) {
-    return Reflect.apply(child, this, [redact(bindings, 0), ...more])
+    return Reflect.apply(child, this, [redact(bindings), ...more])
   } as typeof child
   return log
 }
@@ -86,16 +87,19 @@ function frames(error: Error): string | undefined {
     .join('\n')
 }
 
-function redact(value: unknown, depth: number): unknown {
+/** A copy without secrets. Bounded in depth and in size, as somebody may log a socket with all that hangs on it. */
+function redact(value: unknown, depth = 0, left = { values: VALUES }): unknown {
   if (value instanceof Error) return describeError(value)
   if (typeof value !== 'object' || value === null || value instanceof Date) return value
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
   if (depth === DEPTH) return '[deeper]'
-  if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))
-  const entries = Object.entries(value).map(([key, inner]) => {
+  const copy: [string, unknown][] = []
+  for (const [key, inner] of Object.entries(value)) {
+    if (left.values-- <= 0) break
     const isSecret = SECRET_FIELDS.has(key.toLowerCase().replaceAll(/[-_]/g, ''))
-    return [key, isSecret && inner != null ? CENSORED : redact(inner, depth + 1)]
-  })
-  return Object.fromEntries(entries)
+    copy.push([key, isSecret && inner != null ? CENSORED : redact(inner, depth + 1, left)])
+  }
+  return Array.isArray(value) ? copy.map(([, inner]) => inner) : Object.fromEntries(copy)
 }
 
 /** Takes out user:password@ in URLs, Bearer and Basic credentials, and keys in the form that providers give them. */

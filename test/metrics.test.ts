@@ -69,6 +69,15 @@ it('SEC-10: an error is logged with kind, code, frames and cause, and without bo
   expect(third.msg).toBe('drain failed')
 })
 
+it('OPS-10: a line stays small when something with a thousand cycles or bytes is logged', () => {
+  const { written, log } = lines()
+  const web: Record<string, unknown> = { bytes: Buffer.alloc(100_000) }
+  for (let i = 0; i < 1000; i++) web[`k${i}`] = web
+  log.info({ web })
+  expect(written[0]!.length).toBeLessThan(50_000)
+  expect(written[0]).toContain('[100000 bytes]')
+})
+
 it('OPS-02: nothing below the level is written', () => {
   const { written, log } = lines()
   log.debug('x')
