@@ -190,6 +190,16 @@ describe('what a provider says', () => {
     expect(inputs).toEqual(['{"a":1}'])
   })
 
+  it('empty arguments that a server repeats behind a complete call do no harm', async () => {
+    const repeat = {
+      choices: [{ delta: { tool_calls: [{ index: 0, function: { arguments: '' } }] }, finish_reason: 'tool_calls' }],
+    }
+    provider.script(reply(toolCall('add', { a: 1 }, 'c1'), raw(`data: ${JSON.stringify(repeat)}\n\n`), end()))
+    const { events, error } = await run({ tools: [tool] })
+    expect(error).toBeUndefined()
+    expect(ofType(events, 'tool-call').map(({ input }) => input)).toEqual(['{"a":1}'])
+  })
+
   it('an earlier call is handed on when the next one begins, unless its arguments may still come', async () => {
     const { promise, open } = gate()
     const calls = toolCalls(
@@ -504,21 +514,37 @@ describe('an attempt that is ended from here', () => {
     await closed
   })
 
+  it('also if the abort comes while the consumer is busy and the model says nothing more', async () => {
+    const stop = new AbortController()
+    const { model } = scripted()
+    const stream = new ReadableStream<LanguageModelV4StreamPart>({
+      start: (controller) => controller.enqueue({ type: 'text-start', id: '1' }),
+    })
+    const ignoring = { ...model!, model: { ...model!.model, doStream: async () => ({ stream }) } }
+    const running = (async () => {
+      for await (const _ of attempt(request({ model: ignoring, signal: stop.signal }))) stop.abort(new Error('enough'))
+    })()
+    await expect(running).rejects.toThrow('enough')
+  })
+
   it('chunks that say nothing are a sign of life, and a failure leaves no timer behind', async () => {
     const clock = testClock()
     const { promise, open } = gate()
-    const empty = raw('data: {"choices":[]}\n\n')
     const last = gate()
+    const empty = raw('data: {"choices":[]}\n\n')
     provider.script(reply(text('a'), wait(promise), empty, wait(last.promise), cut()))
-    const running = run({ clock, idleMs: 1000 })
-    await provider.request(0)
+    const spoken = gate()
+    const running = (async () => {
+      for await (const event of attempt(request({ clock, idleMs: 1000 })))
+        if (event.type === 'text-delta') spoken.open()
+    })()
+    await spoken.promise
     await clock.armed(1000)
     await clock.advance(900)
     open()
     await clock.armed(1000)
     last.open()
-    const { error } = await running
-    expect(String(error)).toContain('UND_ERR_SOCKET')
+    await expect(running).rejects.toThrow('UND_ERR_SOCKET')
     expect(clock.timers()).toEqual([])
   })
 

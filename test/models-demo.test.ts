@@ -78,9 +78,9 @@ describe('demo/echo answers', () => {
 
 describe('demo/echo calls tools', () => {
   it('/tool: one or several, on one line or more, with the arguments as written', async () => {
-    const { calls, finish } = await run('Please /tool add {"a": {"b": "} /tool x {"}} /tool add {"a":2}\n/tool now')
+    const { calls, finish } = await run('Please /tool add {"a": {"b": "}} \\" }"}} /tool add {"a":2}\n/tool now')
     expect(calls).toEqual([
-      ['add', '{"a": {"b": "} /tool x {"}}'],
+      ['add', '{"a": {"b": "}} \\" }"}}'],
       ['add', '{"a":2}'],
       ['now', '{}'],
     ])
@@ -147,7 +147,7 @@ describe('demo/echo fails when told to', () => {
 
   it('/fail mid: after some text, as a lost connection', async () => {
     const { text, error, finish } = await run('/fail mid')
-    expect(text.length).toBeGreaterThan(0)
+    expect(text.split(/\s+/)).toHaveLength(5)
     expect(finish?.type).toBe('text-delta')
     expect(error).toMatchObject({ code: 'PROVIDER_UNAVAILABLE', retryable: true })
   })

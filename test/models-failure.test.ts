@@ -98,7 +98,12 @@ describe('an HTTP answer by its error code', () => {
     ],
     ['prose does not decide beside a code', 400, errorBody('invalid_value', 'context length'), 'PROVIDER_INVALID'],
     ['prose does not decide for other statuses', 500, errorBody(null, 'context length'), 'PROVIDER_UNAVAILABLE'],
-    ['a list as Google sends it', 429, [{ error: { code: 429, status: 'RESOURCE_EXHAUSTED' } }], 'PROVIDER_RATE_LIMIT'],
+    [
+      'a list as Google sends it',
+      400,
+      [{ error: { code: 400, message: 'The input token count is too high', status: 'INVALID_ARGUMENT' } }],
+      'CONTEXT_OVERFLOW',
+    ],
   ])('%s', async (_what, code, body, expected) => {
     expect((await failureOf(code, body)).code).toBe(expected)
   })
@@ -123,6 +128,11 @@ describe('errors without an HTTP answer', () => {
     ],
   ])('%s', (_what, error, code, retryable) => {
     expect(classifyFailure(error)).toMatchObject({ code, retryable })
+  })
+
+  it('the envelope around a streamed error is not taken for its code', () => {
+    const error = { type: 'response.failed', response: { error: { code: 'server_error', message: 'x' } } }
+    expect(classifyFailure(error).message).toContain('server_error')
   })
 
   it('a failure that is classified already stays as it is', () => {

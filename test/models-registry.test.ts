@@ -98,6 +98,7 @@ describe('where requests go', () => {
     for await (const _ of attempt({ model, prompt, tools: [], toolChoice: 'auto', signal, idleMs: 5000 }));
     expect(provider.requests[0]?.body.model).toBe('org/name')
     expect(provider.requests[0]?.headers.authorization).toBe('Bearer k')
+    expect(await registry.list()).toContainEqual({ id: 'compatible/scripted', contextTokens: null })
   })
 
   it('user and password of a base URL become a Basic header', async () => {

@@ -68,6 +68,9 @@ function handOn(): Transformer<LanguageModelV4StreamPart, LanguageModelV4StreamP
           break
         case 'tool-input-delta': {
           const call = calls.get(part.id)
+          // Some servers repeat a call with empty arguments in their last chunk. Anything else is arguments that go on
+          // after they were complete and dispatched: that delta fails the attempt (translate.ts).
+          if (call?.handedOn && part.delta.trim() === '') return
           if (call !== undefined) call.input += part.delta
           controller.enqueue(part)
           if (finishing && part.delta !== '' && --outstanding === 0) complete(controller, () => true)
@@ -76,14 +79,9 @@ function handOn(): Transformer<LanguageModelV4StreamPart, LanguageModelV4StreamP
         case 'tool-input-end':
           if (calls.get(part.id)?.handedOn) return
           break
-        case 'tool-call': {
-          const call = calls.get(part.toolCallId)
-          if (!call?.handedOn) break
-          // It has been dispatched with what was complete; a different call now is a stream that contradicts itself.
-          if (part.input.trim() === call.input.trim()) return
-          controller.enqueue({ type: 'error', error: new Error('tool arguments went on after they were complete') })
-          return
-        }
+        case 'tool-call':
+          if (calls.get(part.toolCallId)?.handedOn) return
+          break
       }
       controller.enqueue(part)
     },

@@ -72,7 +72,6 @@ export async function* pull({
       // An abort while the consumer was at work found nobody to wake.
       signal.throwIfAborted()
       const { done, value } = await within(reader.read())
-      signal.throwIfAborted()
       if (done) return
       yield value
     }
