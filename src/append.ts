@@ -32,7 +32,10 @@ export type ClaimMove =
 
 export interface AppendRequest {
   sessionId: string
-  /** At least one; each has its place in the log, in this order. */
+  /**
+   * Each has its place in the log, in this order. May be empty only with a claim `move`, whose fence must then also allow the phase
+   * it moves to: with no event to look for, a repeat after a lost reply has to be harmless.
+   */
   events: readonly NewEvent[]
   fence?: Fence
   /** Refused (`fenced`) if any claim row exists: for settling a session that nobody owns. */
@@ -63,9 +66,12 @@ export interface PreparedAppend {
 
 /** Projects and checks a request. Throws AppendRefusedError when its own events contradict each other. */
 export function prepareAppend(request: AppendRequest): PreparedAppend {
-  if (request.events.length === 0) throw new AppendRefusedError(request.sessionId, 'HF002', null, 'no events')
-  if (request.claim !== undefined && request.claim.kind !== 'acquire' && request.fence === undefined)
-    throw new AppendRefusedError(request.sessionId, 'HF002', null, `a claim ${request.claim.kind} needs a fence`)
+  const { claim, fence } = request
+  const repeatable = claim?.kind === 'move' && fence?.phases?.includes(claim.to) === true
+  if (request.events.length === 0 && !repeatable)
+    throw new AppendRefusedError(request.sessionId, 'HF002', null, 'no events')
+  if (claim !== undefined && claim.kind !== 'acquire' && fence === undefined)
+    throw new AppendRefusedError(request.sessionId, 'HF002', null, `a claim ${claim.kind} needs a fence`)
   if (hasUnstorableText(JSON.stringify(request.events)))
     throw new AppendRefusedError(request.sessionId, '22P05', null, 'text with NUL or a lone surrogate cannot be stored')
   try {

@@ -32,9 +32,10 @@ export interface Renewed {
 }
 
 /**
- * Renews every unexpired claim of this owner, one statement in id order (design section 9). What is not in the answer is lost:
- * expired, taken over or removed. The answer's phase tells of an interrupt that another process committed.
+ * Renews these executions' claims, as far as this owner still holds them unexpired; one statement in id order (design section 9).
+ * What is not in the answer is lost: expired, taken over or removed. The phase tells of an interrupt that another process committed.
  */
-export async function renewClaims(db: Db, owner: string, leaseMs: number): Promise<Renewed[]> {
-  return db.$queryRaw<Renewed[]>`SELECT "sessionId", "executionId", phase FROM holdfast_renew(${owner}, ${leaseMs})`
+export async function renewClaims(db: Db, owner: string, executionIds: string[], leaseMs: number): Promise<Renewed[]> {
+  return db.$queryRaw<Renewed[]>`
+    SELECT "sessionId", "executionId", phase FROM holdfast_renew(${owner}, ${executionIds}, ${leaseMs})`
 }

@@ -669,21 +669,26 @@ BEGIN
     INSERT INTO "Chunk" ("sessionId", "messageId", index, "offset", text) SELECT s, m, i, f, t FROM live ON CONFLICT DO NOTHING
   )
   SELECT COALESCE(array_agg(n::int - 1 ORDER BY n), '{}') INTO v_written FROM live;
-  PERFORM pg_notify('holdfast_chunk', string_agg(k.s, ',' ORDER BY k.s))
+  PERFORM pg_notify('holdfast_chunk', COALESCE(p->0->>'o', '') || '|' || string_agg(k.s, ',' ORDER BY k.s))
      FROM (SELECT d.s, row_number() OVER (ORDER BY d.s) AS n FROM unnest(v_held) AS d(s)) k GROUP BY (k.n - 1) / 64;
   RETURN v_written;
 END $$;
 
--- Renews all claims of one owner in id order; an expired one is not renewed. $1: owner, $2: lease in ms.
-CREATE FUNCTION holdfast_renew(p_owner text, p_lease_ms float8) RETURNS TABLE ("sessionId" text, "executionId" text, phase text, "expiresAt" timestamptz)
+-- Renews the named claims of one owner in id order, in one statement; an expired one is not renewed. The row locks are taken first, so
+-- that expiry is judged after every wait.
+CREATE FUNCTION holdfast_renew(p_owner text, p_executions text[], p_lease_ms float8)
+RETURNS TABLE ("sessionId" text, "executionId" text, phase text, "expiresAt" timestamptz)
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+  v_now timestamptz;
 BEGIN
-  PERFORM 1 FROM "Claim" c WHERE c.owner = p_owner ORDER BY c."sessionId" FOR NO KEY UPDATE;
+  PERFORM 1 FROM "Claim" c WHERE c."executionId" = ANY (p_executions) AND c.owner = p_owner ORDER BY c."sessionId" FOR NO KEY UPDATE;
+  v_now := holdfast_now();
   RETURN QUERY
-    UPDATE "Claim" c SET "expiresAt" = holdfast_now() + make_interval(secs => p_lease_ms / 1000.0)
-     WHERE c.owner = p_owner AND c."expiresAt" > holdfast_now()
+    UPDATE "Claim" c SET "expiresAt" = v_now + make_interval(secs => p_lease_ms / 1000.0)
+     WHERE c."executionId" = ANY (p_executions) AND c.owner = p_owner AND c."expiresAt" > v_now
     RETURNING c."sessionId", c."executionId", c.phase, c."expiresAt"::timestamptz;
 END $$;

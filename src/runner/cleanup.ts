@@ -1,0 +1,45 @@
+// The owner's end of an interrupt (design section 8): after everything has stopped, one append settles what is open and removes the
+// claim. It is the one append that phase CANCELLING lets pass. If it fails the claim stays CANCELLING: no successor can start.
+
+import { event, noUsage, type StepError } from '../events.ts'
+import type { Core } from './core.ts'
+import type { Hold } from './hold.ts'
+import { cancelInteractions, declinedError, endParts, failCompaction, failTools, type OpenTool, readOpen } from './settle-open.ts'
+
+const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
+const decideAgainMax = 20
+
+/** Settles an interrupted execution. `ignoring`: calls whose tools did not stop within the grace. Throws if it cannot be written. */
+export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<string>): Promise<void> {
+  const { sessionId, executionId } = hold
+  hold.closing = true
+  for (let look = 0; look < decideAgainMax; look++) {
+    const open = await readOpen(core.db, sessionId)
+    const errorOf = (tool: OpenTool): StepError => {
+      if (tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED') return declinedError(tool)
+      if (!ignoring.has(tool.callId)) return aborted
+      return { code: 'OUTCOME_UNKNOWN', message: 'interrupted, but the tool did not stop; what it did is not known' }
+    }
+    const outcome = await core.eventLog.append({
+      sessionId,
+      events: [
+        ...endParts(open, core.live.partsOf(sessionId)),
+        ...cancelInteractions(open),
+        ...failTools(open, errorOf),
+        ...failCompaction(open, aborted),
+        ...(open.step === null
+          ? []
+          : [event('step.interrupted', { messageId: open.step.messageId, error: aborted, usage: noUsage })]),
+        event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
+      ],
+      fence: hold.fence(['CANCELLING']),
+      // Inputs may still be admitted meanwhile; rows that are open cannot change under CANCELLING, but decide on what is there.
+      expectedSeq: open.seq,
+      claim: { kind: 'remove' },
+    })
+    if (outcome.kind === 'stale') continue
+    // Fenced: taken over, which settles it too.
+    return
+  }
+  throw new Error(`the interrupt of ${executionId} could not be settled: the session moved ${decideAgainMax} times`)
+}

@@ -1,0 +1,35 @@
+// What the rooms work with: one object per server, made by the roof (start.ts). A plain record, no container.
+
+import type { Config, Tool } from '../config.ts'
+import type { Db } from '../db.ts'
+import type { Doorbell } from '../doorbell.ts'
+import type { EventLog } from '../event-log.ts'
+import type { LiveText } from '../live-text.ts'
+import type { Log } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import type { Clock } from './clock.ts'
+import type { Leases } from './leases.ts'
+import type { ModelRegistry } from './models/registry.ts'
+import type { Coordinator } from './wake.ts'
+
+export interface Core {
+  config: Config
+  log: Log
+  metrics: Metrics
+  db: Db
+  eventLog: EventLog
+  doorbell: Doorbell
+  live: LiveText
+  clock: Clock
+  /** New with every start of a process (CLAIM-18). */
+  owner: string
+  models: ModelRegistry
+  tools: ReadonlyMap<string, Tool>
+  leases: Leases
+  coordinator: Coordinator
+  /** Aborted when the server begins to stop: no new drains, streams end. */
+  stopping: AbortSignal
+}
+
+/** A hint that the session may have work; never throws, as durable intent stands behind it (DRAIN-09). */
+export const wake = (core: Core, sessionId: string) => core.coordinator.wake(sessionId)

@@ -1,0 +1,181 @@
+// One busy period of one session in this process (design section 5): claim, then from safe boundary to safe boundary until nothing is
+// owed, then give the claim back under the session's lock, deciding on what is there at that moment.
+//
+//   wake → eligible? → execution.started + claim → ┌ boundary → step → boundary ┐ → execution.settled, claim removed
+
+import { asError } from '../errors.ts'
+import { event, type ExecutionOutcome } from '../events.ts'
+import { newExecutionId } from '../ids.ts'
+import { cleanUp } from './cleanup.ts'
+import type { Core } from './core.ts'
+import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
+import { createHold, type Hold } from './hold.ts'
+import { readPromoted } from './prepare.ts'
+import { fenceFailed, promotionsOf, type Retry, runStep } from './step.ts'
+
+/** How often a decision is taken again because the session moved; each time somebody else made progress. */
+const decideAgainMax = 1000
+
+/** Claims the session if it has work. Null: nothing to do, or somebody else has it. */
+async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
+  for (let look = 0; look < decideAgainMax; look++) {
+    if (core.stopping.aborted) return null
+    const work = await readWork(core.db, sessionId)
+    if (work === null || !isEligible(work)) return null
+    const { owner } = core
+    const hold = createHold(sessionId, newExecutionId(), owner)
+    const sentAt = performance.now()
+    const outcome = await core.eventLog.append({
+      sessionId,
+      events: [event('execution.started', { executionId: hold.executionId })],
+      expectedSeq: work.seq,
+      claim: { kind: 'acquire', executionId: hold.executionId, owner, leaseMs: core.config.leaseMs },
+    })
+    if (outcome.kind === 'appended') {
+      core.leases.add(hold, sentAt)
+      return hold
+    }
+    if (outcome.kind !== 'stale') return null
+  }
+  return null
+}
+
+/**
+ * Runs the session until nothing is owed. `again`: there may be more for a new execution (after a failure, or when others had to
+ * get their turn). A claim that is still held when the process stops stays in `core.leases`, to be handed over.
+ */
+export async function drain(core: Core, sessionId: string): Promise<{ again: boolean }> {
+  const hold = await acquire(core, sessionId)
+  if (hold === null) return { again: false }
+  let isLeaving = false
+  try {
+    const end = await busyPeriod(core, hold)
+    isLeaving = end === 'leaving'
+    return { again: end === 'again' }
+  } catch (thrown) {
+    // The claim is left as it stands and renewed no more: recovery takes it over (DRAIN-08).
+    hold.end('lost')
+    core.log.error({ err: asError(thrown), sessionId, executionId: hold.executionId }, 'a drain failed')
+    return { again: false }
+  } finally {
+    await core.live.drop(sessionId)
+    if (!isLeaving) core.leases.remove(hold)
+  }
+}
+
+type BusyEnd = 'idle' | 'again' | 'leaving'
+
+async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
+  const { sessionId } = hold
+  let retry: Retry | null = null
+  let steps = 0
+  let ignoring: ReadonlySet<string> = new Set()
+  for (let look = 0; ; look++) {
+    if (hold.ended === 'cancelled') {
+      await cleanUp(core, hold, ignoring)
+      // What was admitted after the interrupt is new work.
+      return 'again'
+    }
+    if (hold.ended === 'lost') return 'again'
+    if (hold.ended === 'shutdown' || core.stopping.aborted) return 'leaving'
+    if (look > decideAgainMax + steps * decideAgainMax) throw new Error('the session moves faster than it can be decided on')
+
+    const work = await readWork(core.db, sessionId)
+    if (work === null) throw new Error(`session ${sessionId} is gone`)
+    // Another attempt of the open step is no boundary: nothing is promoted within it.
+    const boundary: Boundary = retry?.messageId != null ? { kind: 'step', promote: [] } : atBoundary(work)
+    if (boundary.kind === 'compact') throw new Error('compaction requests are not run by this version')
+    if (boundary.kind === 'rest') {
+      if ((await settle(core, hold, work, 'SUCCEEDED')) === 'done') return 'idle'
+      continue
+    }
+    if (steps > 0 && hold.phase === 'SAFE' && core.coordinator.othersWait() && isOwed(work)) {
+      if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
+      continue
+    }
+    const result = await runStep(core, hold, work, boundary.promote, retry)
+    if (result.kind === 'settled' || result.kind === 'retry') steps++
+    const next = await afterStep(core, hold, result)
+    if (next.end !== undefined) return next.end
+    if (result.kind !== 'stale') retry = next.retry
+    ignoring = next.ignoring
+  }
+}
+
+interface AfterStep {
+  end?: BusyEnd
+  retry: Retry | null
+  ignoring: ReadonlySet<string>
+}
+
+async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<typeof runStep>>): Promise<AfterStep> {
+  const none: AfterStep = { retry: null, ignoring: new Set() }
+  switch (result.kind) {
+    case 'finished':
+      return { ...none, end: 'again' }
+    case 'released':
+      return { ...none, end: 'idle' }
+    case 'stopped':
+      return { ...none, ignoring: result.ignoring }
+    case 'retry':
+      await pause(core, hold, result.delayMs)
+      return { ...none, retry: result.retry }
+    case 'settled':
+      // The failure ends this execution; what is armed goes on in a new one.
+      if (result.failed && (await settleFailed(core, hold)) === 'done') return { ...none, end: 'again' }
+      return none
+    case 'stale':
+      return none
+  }
+}
+
+/** Waits out a back-off; the lease goes on being renewed, and the end of the hold ends the wait. */
+function pause(core: Core, hold: Hold, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (hold.signal.aborted) return resolve()
+    const done = () => {
+      cancel()
+      hold.signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = core.clock.setTimeout(done, ms)
+    hold.signal.addEventListener('abort', done, { once: true })
+  })
+}
+
+/** Gives the claim back, if the session is still as it was decided on; together with a continuation that asks for nothing. */
+async function settle(core: Core, hold: Hold, work: Work, outcome: ExecutionOutcome): Promise<'done' | 'again'> {
+  const boundary = atBoundary(work)
+  const hidden = outcome === 'SUCCEEDED' && boundary.kind === 'rest' ? boundary.promote : []
+  const promoted = await readPromoted(core, hold.sessionId, hidden)
+  hold.closing = true
+  const settled = await core.eventLog.append({
+    sessionId: hold.sessionId,
+    events: [
+      ...promotionsOf(promoted),
+      event('execution.settled', { executionId: hold.executionId, outcome, retryAt: null }),
+    ],
+    fence: hold.fence([hold.phase]),
+    expectedSeq: work.seq,
+    claim: { kind: 'remove' },
+  })
+  if (settled.kind === 'appended') return 'done'
+  hold.closing = false
+  if (settled.kind !== 'stale') await fenceFailed(core, hold, 'settle')
+  return 'again'
+}
+
+/** Ends an execution whose step has failed. Nothing has to be looked at: whatever is armed gets an execution of its own. */
+async function settleFailed(core: Core, hold: Hold): Promise<'done' | 'again'> {
+  hold.closing = true
+  const settled = await core.eventLog.append({
+    sessionId: hold.sessionId,
+    events: [event('execution.settled', { executionId: hold.executionId, outcome: 'FAILED', retryAt: null })],
+    fence: hold.fence([hold.phase]),
+    claim: { kind: 'remove' },
+  })
+  if (settled.kind === 'appended') return 'done'
+  hold.closing = false
+  await fenceFailed(core, hold, 'settle')
+  return 'again'
+}

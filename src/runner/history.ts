@@ -1,0 +1,130 @@
+// History for the model: reads the rows of a session and lowers them to the provider's prompt (design section 6).
+// Every call has a result, whatever became of it; reasoning goes back only to the model that made it, from a step without error;
+// partial answers are kept; empty parts and hidden messages are left out. What precedes the newest compaction's tail is absent.
+
+import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/provider'
+import type { Tx } from '../db.ts'
+import type { Attachment, JsonValue } from '../events.ts'
+import type { Message, Part, ToolCall } from '../generated/prisma/client.ts'
+import { attachmentPart } from './attachment.ts'
+import { toolResult } from './tool-result.ts'
+
+export interface HistoryMessage extends Message {
+  parts: Part[]
+  toolCalls: ToolCall[]
+}
+
+/** An input that is promoted together with the step that this history is for. */
+export interface Promoted {
+  id: string
+  kind: 'PROMPT' | 'CONTINUATION'
+  text: string
+  attachments: Attachment[]
+  hidden: boolean
+}
+
+export interface History {
+  instructions: string | null
+  messages: HistoryMessage[]
+  summary: string | null
+}
+
+/** The rows of a session that the model may still see, oldest first. */
+export async function readHistory(db: Tx, sessionId: string): Promise<History> {
+  const session = await db.session.findUniqueOrThrow({ where: { id: sessionId }, select: { instructions: true } })
+  const compaction = await db.message.findFirst({
+    where: { sessionId, kind: 'COMPACTION', status: 'COMPLETED' },
+    orderBy: { seq: 'desc' },
+  })
+  const messages = await db.message.findMany({
+    where: { sessionId, ...(compaction?.tailSeq == null ? {} : { seq: { gte: compaction.tailSeq } }) },
+    orderBy: { seq: 'asc' },
+    include: { parts: { orderBy: { index: 'asc' } }, toolCalls: { orderBy: { index: 'asc' } } },
+  })
+  return { instructions: session.instructions, messages, summary: compaction?.summary ?? null }
+}
+
+type AssistantContent = Extract<LanguageModelV4Message, { role: 'assistant' }>['content']
+type ToolContent = Extract<LanguageModelV4Message, { role: 'tool' }>['content']
+
+/** State that a provider gave with a part, in the shape in which it goes back. */
+const stateOf = (state: unknown) =>
+  state === null || state === undefined ? {} : { providerOptions: state as Record<string, Record<string, never>> }
+
+function assistantMessages(message: HistoryMessage, model: string): LanguageModelV4Message[] {
+  const sameModel = message.model === model && message.status === 'ENDED'
+  const content: AssistantContent = []
+  const results: ToolContent = []
+  const entries = [
+    ...message.parts.map((part) => ({ index: part.index, part, call: null })),
+    ...message.toolCalls.map((call) => ({ index: call.index, part: null, call })),
+  ].sort((a, b) => a.index - b.index)
+  for (const { part, call } of entries) {
+    if (part !== null) {
+      if (part.kind === 'TEXT' && part.text !== '')
+        content.push({ type: 'text', text: part.text, ...(sameModel ? stateOf(part.state) : {}) })
+      if (part.kind === 'REASONING' && sameModel && (part.text !== '' || part.state !== null))
+        content.push({ type: 'reasoning', text: part.text, ...stateOf(part.state) })
+      continue
+    }
+    const input = typeof call.input === 'object' && call.input !== null ? call.input : {}
+    content.push({
+      type: 'tool-call',
+      toolCallId: call.callId,
+      toolName: call.name,
+      input,
+      ...(call.providerExecuted ? { providerExecuted: true } : {}),
+      ...(sameModel ? stateOf(call.state) : {}),
+    })
+    if (call.providerExecuted) content.push(toolResult(call))
+    else results.push(toolResult(call))
+  }
+  if (content.length === 0) return []
+  const lowered: LanguageModelV4Message[] = [{ role: 'assistant', content }]
+  if (results.length > 0) lowered.push({ role: 'tool', content: results })
+  return lowered
+}
+
+const userMessage = (text: string, attachments: Attachment[]): LanguageModelV4Message => ({
+  role: 'user',
+  content: [...(text === '' ? [] : [{ type: 'text' as const, text }]), ...attachments.map(attachmentPart)],
+})
+
+/** The prompt for one request: instructions, summary, history, then what is promoted with the step. */
+export function lowerHistory(history: History, promoted: readonly Promoted[], model: string): LanguageModelV4Prompt {
+  const prompt: LanguageModelV4Prompt = []
+  if (history.instructions) prompt.push({ role: 'system', content: history.instructions })
+  if (history.summary !== null)
+    prompt.push(userMessage(`Summary of the conversation so far:\n\n${history.summary}`, []))
+  for (const message of history.messages) {
+    if (message.kind === 'USER')
+      prompt.push(userMessage(message.text ?? '', message.attachments as unknown as Attachment[]))
+    else if (message.kind === 'SYNTHETIC' && !message.hidden) prompt.push(userMessage(message.text ?? '', []))
+    else if (message.kind === 'ASSISTANT') prompt.push(...assistantMessages(message, model))
+  }
+  for (const { text, attachments, hidden } of promoted) if (!hidden) prompt.push(userMessage(text, attachments))
+  return prompt
+}
+
+/** Messages since the last user's message: the activity so far (design section 1). */
+function activityOf(history: History): HistoryMessage[] {
+  const lastUser = history.messages.findLastIndex(({ kind }) => kind === 'USER')
+  return history.messages.slice(lastUser + 1)
+}
+
+/**
+ * Steps that the activity has used up. A step that failed and was tried again under a new message uses none (RETRY: STEP-15);
+ * one whose outcome is unknown does.
+ */
+export function stepsUsed(history: History): number {
+  const counts = (message: HistoryMessage) =>
+    message.kind === 'ASSISTANT' && (message.status !== 'FAILED' || message.errorCode === 'OUTCOME_UNKNOWN')
+  return activityOf(history).filter(counts).length
+}
+
+/** The calls of the activity so far, oldest first, as the loop guard compares them. */
+export function callsOf(history: History): { name: string; input: JsonValue }[] {
+  return activityOf(history).flatMap(({ toolCalls }) =>
+    toolCalls.map(({ name, input }) => ({ name, input: input as JsonValue })),
+  )
+}

@@ -1,0 +1,59 @@
+// A claim as its owner holds it in memory: what phase it believes in, and the signal by which everything that runs under it stops.
+// The belief is never enough: each effect is fenced in the database, right before it or in the same commit.
+
+import type { Fence } from '../event-log.ts'
+import type { ExecutionPhase } from '../events.ts'
+
+/**
+ * Why a hold ended before its time.
+ * - `cancelled`: an interrupt moved the claim to CANCELLING; its owner does the cleanup
+ * - `lost`: taken over or expired; nothing of this owner may happen any more
+ * - `shutdown`: the process leaves and will hand the claim over
+ */
+export type HoldEnd = 'cancelled' | 'lost' | 'shutdown'
+
+/** Thrown inside whatever runs under a hold when it ended. */
+export class HoldEnded extends Error {
+  override name = 'HoldEnded'
+  constructor(readonly end: HoldEnd) {
+    super(`the claim is ${end}`)
+  }
+}
+
+export interface Hold {
+  readonly sessionId: string
+  readonly executionId: string
+  readonly owner: string
+  /** As of the last append of this owner. */
+  phase: ExecutionPhase
+  /** The owner is giving the claim back itself: its absence is no loss. */
+  closing: boolean
+  /** Aborts with HoldEnded as its reason. */
+  readonly signal: AbortSignal
+  /** Null while the claim is believed to be held. The first reason counts, except that `lost` overrides. */
+  readonly ended: HoldEnd | null
+  end(reason: HoldEnd): void
+  /** The fence of this owner, for the phases that the caller expects. */
+  fence(phases: readonly ExecutionPhase[]): Fence
+}
+
+export function createHold(sessionId: string, executionId: string, owner: string): Hold {
+  const controller = new AbortController()
+  let ended: HoldEnd | null = null
+  return {
+    sessionId,
+    executionId,
+    owner,
+    phase: 'READY',
+    closing: false,
+    signal: controller.signal,
+    get ended() {
+      return ended
+    },
+    end(reason) {
+      if (ended === null || reason === 'lost') ended = reason
+      if (!controller.signal.aborted) controller.abort(new HoldEnded(reason))
+    },
+    fence: (phases) => ({ executionId, owner, phases }),
+  }
+}

@@ -1,0 +1,122 @@
+// The leases of this process: one statement renews all claims (design section 9). A claim that is not in the answer is lost, one in
+// phase CANCELLING has been interrupted elsewhere. A process that cannot renew stops its own work before the database would say so,
+// by its own monotonic count since the last renewal was sent (CLAIM-14).
+
+import { readClaim, renewClaims } from '../claim.ts'
+import type { Db } from '../db.ts'
+import { asError } from '../errors.ts'
+import type { Log } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import type { Hold } from './hold.ts'
+
+export interface Leases {
+  /** Watches a hold from now on. `acquiredAt`: monotonic ms when its acquisition was sent. */
+  add(hold: Hold, acquiredAt: number): void
+  /** The hold is over or abandoned: renewed no more. */
+  remove(hold: Hold): void
+  /** May this hold start anything, by this process's own count? False from shortly before its lease can have run out. */
+  isFresh(hold: Hold): boolean
+  held(): Hold[]
+  heldBy(sessionId: string): Hold | undefined
+  /** Finds out why a fence failed, and ends the hold accordingly. */
+  examine(hold: Hold): Promise<void>
+  renewNow(): Promise<void>
+  close(): void
+}
+
+export interface LeaseOptions {
+  db: Db
+  owner: string
+  leaseMs: number
+  renewMs: number
+  log: Log
+  metrics: Metrics
+  now?: () => number
+}
+
+export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, now }: LeaseOptions): Leases {
+  const monotonic = now ?? (() => performance.now())
+  const holds = new Map<string, { hold: Hold; provenAt: number }>()
+  let renewing = false
+
+  const isHeld = (hold: Hold) => holds.get(hold.sessionId)?.hold === hold
+
+  function lose(hold: Hold, why: string) {
+    if (hold.ended === 'lost') return
+    metrics.refusedStaleWrites.inc({ what: 'claim' })
+    log.warn({ sessionId: hold.sessionId, executionId: hold.executionId, why }, 'claim lost')
+    hold.end('lost')
+  }
+
+  /** What can no longer be proven to be ours ends a little before the lease does. */
+  const provenForMs = leaseMs - Math.min(1000, leaseMs / 10)
+
+  function isFresh(hold: Hold): boolean {
+    const entry = holds.get(hold.sessionId)
+    if (entry?.hold !== hold || hold.ended === 'lost') return false
+    if (monotonic() - entry.provenAt <= provenForMs) return true
+    lose(hold, 'could not renew in time')
+    return false
+  }
+
+  function expire() {
+    for (const { hold } of [...holds.values()]) isFresh(hold)
+  }
+
+  async function renewNow() {
+    if (renewing || holds.size === 0) return
+    renewing = true
+    const sentAt = monotonic()
+    const asked = [...holds.values()].map(({ hold }) => hold)
+    try {
+      const ids = asked.map(({ executionId }) => executionId)
+      const renewed = new Map((await renewClaims(db, owner, ids, leaseMs)).map((claim) => [claim.executionId, claim]))
+      for (const hold of asked) {
+        if (!isHeld(hold) || hold.closing) continue
+        const claim = renewed.get(hold.executionId)
+        if (claim === undefined) {
+          // Its own last append may have removed the row while this statement ran.
+          await examine(hold)
+          continue
+        }
+        holds.get(hold.sessionId)!.provenAt = sentAt
+        if (claim.phase === 'CANCELLING') hold.end('cancelled')
+      }
+    } catch (thrown) {
+      log.warn({ err: asError(thrown) }, 'lease renewal failed')
+    } finally {
+      renewing = false
+    }
+  }
+
+  async function examine(hold: Hold) {
+    const claim = await readClaim(db, hold.sessionId)
+    if (!isHeld(hold) || hold.closing) return
+    if (claim === null || claim.executionId !== hold.executionId || claim.owner !== owner || !claim.live)
+      return lose(hold, 'another owner or none')
+    if (claim.phase === 'CANCELLING') hold.end('cancelled')
+  }
+
+  const renewal = setInterval(() => void renewNow(), renewMs)
+  const watch = setInterval(expire, Math.max(50, Math.min(1000, leaseMs / 10)))
+  renewal.unref()
+  watch.unref()
+
+  return {
+    add(hold, acquiredAt) {
+      holds.set(hold.sessionId, { hold, provenAt: acquiredAt })
+    },
+    remove(hold) {
+      if (isHeld(hold)) holds.delete(hold.sessionId)
+    },
+    isFresh,
+    held: () => [...holds.values()].map(({ hold }) => hold),
+    heldBy: (sessionId) => holds.get(sessionId)?.hold,
+    examine,
+    renewNow,
+    close() {
+      clearInterval(renewal)
+      clearInterval(watch)
+    },
+  }
+}

@@ -1,0 +1,76 @@
+// Everything that a provider request needs, gathered before the step is started (design section 5): promoted inputs, history, model, tools.
+// The caller appends with the seq that this was read at, so what has changed meanwhile makes it prepare again.
+
+import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
+import type { Attachment, JsonValue, StepError } from '../events.ts'
+import type { Core } from './core.ts'
+import type { PendingInput, Work } from './eligible.ts'
+import { callsOf, lowerHistory, type Promoted, readHistory, stepsUsed } from './history.ts'
+import type { AttemptTool } from './models/attempt.ts'
+import type { ResolvedModel } from './models/registry.ts'
+
+export interface Prepared {
+  model: ResolvedModel
+  prompt: LanguageModelV4Prompt
+  tools: AttemptTool[]
+  /** The last step that the allowance gives: no tools may be called. */
+  isLastStep: boolean
+  /** The activity's calls so far, for the loop guard. */
+  calls: { name: string; input: JsonValue }[]
+}
+
+/** What this boundary promotes, in order, with its content. */
+export async function readPromoted(core: Core, sessionId: string, inputs: readonly PendingInput[]): Promise<Promoted[]> {
+  if (inputs.length === 0) return []
+  const rows = await core.db.input.findMany({ where: { sessionId, id: { in: inputs.map(({ id }) => id) } } })
+  const byId = new Map(rows.map((row) => [row.id, row]))
+  return inputs.map(({ id, kind, recoveryPhase }) => {
+    const row = byId.get(id)
+    if (row === undefined) throw new Error(`input ${id} is gone`)
+    return {
+      id,
+      kind: kind as Promoted['kind'],
+      text: row.text,
+      attachments: row.attachments as unknown as Attachment[],
+      hidden: kind === 'CONTINUATION' && recoveryPhase !== 'UNKNOWN',
+    }
+  })
+}
+
+/**
+ * Prepares one request. A failure for good comes back as a StepError (unknown model, allowance used up); anything thrown is a failure
+ * for now.
+ */
+export async function prepare(
+  core: Core,
+  sessionId: string,
+  work: Work,
+  promoted: readonly Promoted[],
+): Promise<{ ok: true; prepared: Prepared } | { ok: false; error: StepError }> {
+  const model = core.models.resolve(work.model)
+  if (model === undefined) {
+    const message = `the model "${work.model}" is not configured here: set its provider up or choose another with updateSession`
+    return { ok: false, error: { code: 'UNKNOWN_MODEL', message } }
+  }
+  const history = await readHistory(core.db, sessionId)
+  const startsActivity = promoted.some(({ kind }) => kind === 'PROMPT')
+  const used = startsActivity ? 0 : stepsUsed(history)
+  const { stepLimit } = core.config
+  if (used >= stepLimit)
+    return { ok: false, error: { code: 'STEP_LIMIT', message: `the activity has used its ${stepLimit} steps` } }
+  const tools = [...core.tools.values()].map(({ name, description, jsonSchema }) => ({
+    name,
+    description,
+    inputSchema: jsonSchema,
+  }))
+  return {
+    ok: true,
+    prepared: {
+      model,
+      prompt: lowerHistory(history, promoted, model.id),
+      tools,
+      isLastStep: used + 1 >= stepLimit,
+      calls: startsActivity ? [] : callsOf(history),
+    },
+  }
+}

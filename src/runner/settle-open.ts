@@ -1,0 +1,97 @@
+// Closes whatever a cut-off step left open: parts with the text they had, tools, interactions, a compaction. Used by the owner's
+// cleanup after an interrupt and by recovery, so that both leave nothing behind that runs for ever.
+
+import type { Tx } from '../db.ts'
+import { event, type JsonValue, type NewEvent, noUsage, type StepError } from '../events.ts'
+
+export interface OpenPart {
+  messageId: string
+  index: number
+  kind: 'TEXT' | 'REASONING'
+  /** What the chunks keep of it. */
+  text: string
+}
+
+export interface OpenTool {
+  messageId: string
+  callId: string
+  index: number
+  name: string
+  started: boolean
+  interactionState: string | null
+  feedback: string | null
+}
+
+export interface OpenRows {
+  seq: number
+  step: { messageId: string; streamed: boolean; attempt: number; executionId: string | null } | null
+  compaction: { messageId: string; automatic: boolean } | null
+  parts: OpenPart[]
+  tools: OpenTool[]
+  interactions: { id: string; messageId: string; callId: string }[]
+}
+
+/** Everything of the session that has no terminal yet, of one moment. */
+export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
+  const rows = await db.$queryRaw<OpenRows[]>`
+    SELECT s.seq,
+      (SELECT jsonb_build_object('messageId', m.id, 'streamed', m.streamed, 'attempt', m.attempt, 'executionId', m."executionId") FROM "Message" m
+        WHERE m."sessionId" = s.id AND m.status = 'RUNNING' AND m.kind = 'ASSISTANT' ORDER BY m.seq DESC LIMIT 1) AS step,
+      (SELECT jsonb_build_object('messageId', m.id, 'automatic', m.automatic) FROM "Message" m
+        WHERE m."sessionId" = s.id AND m.status = 'RUNNING' AND m.kind = 'COMPACTION' ORDER BY m.seq DESC LIMIT 1) AS compaction,
+      COALESCE((SELECT jsonb_agg(jsonb_build_object('messageId', p."messageId", 'index', p.index, 'kind', p.kind, 'text',
+          COALESCE((SELECT string_agg(c.text, '' ORDER BY c."offset") FROM "Chunk" c
+                     WHERE c."sessionId" = s.id AND c."messageId" = p."messageId" AND c.index = p.index), '')) ORDER BY p.index)
+        FROM "Part" p WHERE p."sessionId" = s.id AND NOT p.complete), '[]') AS parts,
+      COALESCE((SELECT jsonb_agg(jsonb_build_object('messageId', t."messageId", 'callId', t."callId", 'index', t.index, 'name', t.name,
+          'started', t."startedAt" IS NOT NULL OR t."providerExecuted", 'interactionState', n.state, 'feedback', n.feedback) ORDER BY t.index)
+        FROM "ToolCall" t LEFT JOIN "Interaction" n ON n."sessionId" = t."sessionId" AND n."messageId" = t."messageId" AND n."callId" = t."callId"
+        WHERE t."sessionId" = s.id AND t."settledAt" IS NULL), '[]') AS tools,
+      COALESCE((SELECT jsonb_agg(jsonb_build_object('id', n.id, 'messageId', n."messageId", 'callId', n."callId"))
+        FROM "Interaction" n WHERE n."sessionId" = s.id AND n.state = 'OPEN'), '[]') AS interactions
+    FROM "Session" s WHERE s.id = ${sessionId}`
+  const open = rows[0]
+  if (open === undefined) throw new Error(`no session ${sessionId}`)
+  return open
+}
+
+/** Ends open parts with the text at hand: the longer of what the owner had and what the chunks kept. */
+export function endParts(open: OpenRows, live: Iterable<{ messageId: string; index: number; text: string }> = []): NewEvent[] {
+  const own = new Map([...live].map(({ messageId, index, text }) => [`${messageId}/${index}`, text]))
+  return open.parts.map(({ messageId, index, kind, text }) => {
+    const mine = own.get(`${messageId}/${index}`) ?? ''
+    const payload = { messageId, index, text: mine.length >= text.length ? mine : text }
+    return event(kind === 'TEXT' ? 'text.ended' : 'reasoning.ended', payload)
+  })
+}
+
+/** Cancels interactions that nobody has decided. */
+export const cancelInteractions = (open: OpenRows): NewEvent[] =>
+  open.interactions.map(({ id }) =>
+    event('interaction.settled', {
+      interactionId: id,
+      state: 'CANCELLED',
+      answer: null as JsonValue,
+      feedback: null,
+      editedInput: null as JsonValue,
+      remember: false,
+    }),
+  )
+
+/** Fails every tool that has no terminal, each with its own reason. */
+export const failTools = (open: OpenRows, errorOf: (tool: OpenTool) => StepError): NewEvent[] =>
+  open.tools.map((tool) =>
+    event('tool.failed', { messageId: tool.messageId, callId: tool.callId, error: errorOf(tool) }),
+  )
+
+/** A declined tool says so, with the person's words if there are any. */
+export const declinedError = (tool: OpenTool): StepError => ({
+  code: 'DECLINED',
+  message: tool.feedback ? `declined by the user: ${tool.feedback}` : 'declined by the user',
+})
+
+/** Fails a compaction that has no end. */
+export const failCompaction = (open: OpenRows, error: StepError): NewEvent[] =>
+  open.compaction === null
+    ? []
+    : [event('compaction.failed', { messageId: open.compaction.messageId, error, usage: noUsage })]
