@@ -1,0 +1,52 @@
+import { createYoga } from 'graphql-yoga'
+import type { Core } from '../runner/core.ts'
+import { type Context, onlyTenant } from '../schema/context.ts'
+import { schema } from '../schema/index.ts'
+import { useDocumentLimits } from '../schema/limits.ts'
+import { maskOutside, useMasking } from '../schema/masking.ts'
+import { useReadSnapshot } from '../schema/read-snapshot.ts'
+import { boundedCache } from './bounded-cache.ts'
+import type { Operation } from './operation.ts'
+import { useEventStream } from './sse.ts'
+
+export const graphqlPath = '/graphql'
+
+/** Text of 4 MB and attachments of 20 MB, which base64 and JSON make larger. */
+export const bodyBytesMax = 40_000_000
+/** Proxies close what has been silent for 30 s or more. */
+export const pingMs = 10_000
+const batchSizeMax = 10
+
+/** GraphQL for both transports: plugins, context and validation are the same on HTTP, SSE and WebSocket. */
+export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
+  return createYoga<Operation, Context>({
+    schema,
+    graphqlEndpoint: graphqlPath,
+    context: ({ requestId, lastEventId, position }): Context => ({
+      core,
+      db: core.db,
+      tenant: onlyTenant,
+      requestId,
+      lastEventId,
+      position,
+    }),
+    plugins: [
+      useDocumentLimits(),
+      useReadSnapshot(),
+      useMasking(),
+      useEventStream({ pingMs: options.pingMs ?? pingMs }),
+    ],
+    maskedErrors: { maskError: maskOutside(core.log) },
+    batching: { limit: batchSizeMax },
+    maxRequestBodySize: bodyBytesMax,
+    parserAndValidationCache: { documentCache: boundedCache(), errorCache: boundedCache() },
+    multipart: false,
+    cors: false,
+    graphiql: false,
+    landingPage: false,
+    logging: false,
+    disposeOnProcessTerminate: false,
+  })
+}
+
+export type Graphql = ReturnType<typeof createGraphql>

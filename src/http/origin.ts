@@ -1,0 +1,11 @@
+import type { IncomingMessage } from 'node:http'
+
+/**
+ * Does this request come from a page of another origin? Browsers say where a page comes from in every POST and WebSocket; other
+ * clients say nothing. Without this check any page that a user has open could steer the sessions of a server on localhost (SEC-06).
+ */
+export function isForeign(request: IncomingMessage): boolean {
+  const { origin, host } = request.headers
+  if (origin === undefined) return false
+  return !URL.canParse(origin) || new URL(origin).host !== host
+}

@@ -1,0 +1,77 @@
+import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
+import { graphqlPath } from './graphql.ts'
+
+const example = `# Holdfast: durable AI agent sessions. Run the three one after the other, and keep the stream open.
+# Change the ids to start anew: a mutation that is repeated with the same ids changes nothing.
+
+mutation Create {
+  createSession(input: { sessionId: "ses_example01", title: "First steps" }) {
+    ... on CreateSessionPayload { created session { id status model } }
+    ... on Error { message }
+  }
+}
+
+subscription Watch {
+  sessionEvents(sessionId: "ses_example01") {
+    __typename
+    seq
+    ... on TextDelta { text }
+    ... on TextEnded { text }
+    ... on ExecutionSettled { outcome }
+  }
+}
+
+mutation Prompt {
+  admitPrompt(input: { sessionId: "ses_example01", messageId: "msg_example01", text: "Hello!" }) {
+    ... on PromptAdmission { outcome input { id state } }
+    ... on Error { message }
+  }
+}
+
+query Read {
+  session(id: "ses_example01") {
+    status
+    seq
+    messages(first: 50) {
+      edges {
+        node {
+          __typename
+          ... on UserMessage { text }
+          ... on AssistantMessage { status parts { ... on TextPart { text } } }
+        }
+      }
+    }
+  }
+}
+`
+
+let explorer: string | undefined
+
+/** GraphiQL with everything inside: it loads nothing from elsewhere, so it works without a network. */
+export function explorerPage(): string {
+  explorer ??= renderGraphiQL({
+    title: 'Holdfast GraphiQL',
+    endpoint: graphqlPath,
+    subscriptionsProtocol: 'WS',
+    defaultQuery: example,
+  })
+  return explorer
+}
+
+/** What `/` shows. */
+export const startPage = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Holdfast</title>
+<style>body{font:16px/1.6 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}code{background:#8882;padding:.1em .3em}</style>
+<h1>Holdfast</h1>
+<p>Durable AI agent sessions over GraphQL. The server is running.</p>
+<ul>
+<li><a href="/graphiql">/graphiql</a>: explore the API, with an example to start from</li>
+<li><code>/graphql</code>: the API over HTTP, server-sent events and WebSocket</li>
+<li><a href="/healthz">/healthz</a>, <a href="/readyz">/readyz</a>: does it live, can it serve</li>
+<li><a href="/metrics">/metrics</a>: Prometheus metrics</li>
+</ul>
+</html>
+`

@@ -1,0 +1,103 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { asError } from '../errors.ts'
+import type { Core } from '../runner/core.ts'
+import { createGraphql, type Graphql, graphqlPath } from './graphql.ts'
+import { whyNotReady } from './health.ts'
+import { operationOf, requestIdOf } from './operation.ts'
+import { isForeign } from './origin.ts'
+import { explorerPage, startPage } from './pages.ts'
+import { serveWebSocket } from './websocket.ts'
+
+/** What clients talk to. */
+export interface HttpServer {
+  /** With the port that was given, also when 0 was asked for. */
+  url: string
+  /** Refuses new connections, ends the open ones, at the latest after `deadlineMs`. */
+  close(deadlineMs: number): Promise<void>
+}
+
+/** Serves every path of design section 12. Rejects as `listen` does, EADDRINUSE included. */
+export async function serveHttp(
+  core: Core,
+  options: { host: string; port: number; pingMs?: number },
+): Promise<HttpServer> {
+  const graphql = createGraphql(core, options)
+  const server = createServer((request, response) => {
+    answer(core, graphql, request, response).catch((thrown: unknown) => {
+      core.log.error({ err: asError(thrown) }, 'request failed')
+      if (!response.headersSent) plain(response, 500, 'internal error')
+      else response.destroy()
+    })
+  })
+  const sockets = serveWebSocket(server, graphql, core.log, options)
+  await listen(server, options)
+  return {
+    url: urlOf(server.address() as AddressInfo),
+    async close(deadlineMs) {
+      const closed = new Promise((resolve) => server.close(resolve))
+      await sockets.close(deadlineMs)
+      server.closeIdleConnections()
+      const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs)
+      await closed
+      clearTimeout(deadline)
+      await graphql.dispose()
+    },
+  }
+}
+
+async function answer(core: Core, graphql: Graphql, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const requestId = requestIdOf(request)
+  response.setHeader('x-request-id', requestId)
+  const pathname = (request.url ?? '/').split('?')[0]
+  if (pathname === graphqlPath) {
+    if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
+    await graphql(request, response, operationOf(request, requestId))
+    return
+  }
+  if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')
+  switch (pathname) {
+    case '/':
+      return page(response, startPage)
+    case '/graphiql':
+      return page(response, explorerPage())
+    case '/healthz':
+      return plain(response, 200, 'ok')
+    case '/readyz': {
+      const reason = await whyNotReady(core.db, core.stopping)
+      return plain(response, reason === null ? 200 : 503, reason ?? 'ready')
+    }
+    case '/metrics':
+      return send(response, 200, core.metrics.contentType, await core.metrics.text())
+    default:
+      return plain(response, 404, 'nothing here')
+  }
+}
+
+const page = (response: ServerResponse, html: string) => send(response, 200, 'text/html; charset=utf-8', html)
+const plain = (response: ServerResponse, status: number, text: string) =>
+  send(response, status, 'text/plain; charset=utf-8', `${text}\n`)
+
+function send(response: ServerResponse, status: number, contentType: string, body: string): void {
+  response.writeHead(status, {
+    'content-type': contentType,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+  })
+  response.end(body)
+}
+
+function listen(server: Server, { host, port }: { host: string; port: number }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port }, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+function urlOf({ address, family, port }: AddressInfo): string {
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}/`
+}

@@ -1,0 +1,62 @@
+import type { ExecutionResult } from 'graphql'
+import { isAsyncIterable, type Plugin } from 'graphql-yoga'
+import type { Operation } from './operation.ts'
+
+/**
+ * Sends subscriptions as server-sent events, in the distinct connections mode of the GraphQL over SSE protocol, with what its
+ * readers need to come back: an `id:` with each event that has a seq (STREAM-18). `pingMs`: the longest silence.
+ */
+export function useEventStream({ pingMs }: { pingMs: number }): Plugin<object, Operation> {
+  return {
+    onResultProcess({ result, resultProcessor, setResultProcessor, serverContext }) {
+      if (!isAsyncIterable(result)) return
+      const stream = (result as AsyncIterable<ExecutionResult>)[Symbol.asyncIterator]()
+      if (resultProcessor) {
+        setResultProcessor(() => eventStream(stream, serverContext.position, pingMs), 'text/event-stream')
+        return
+      }
+      // The client accepts nothing that a stream can be sent as and gets 406. Nobody else would return the source.
+      return stream.return?.().then(() => {})
+    },
+  }
+}
+
+function eventStream(
+  stream: AsyncIterator<ExecutionResult>,
+  position: Operation['position'],
+  pingMs: number,
+): Response {
+  const encoder = new TextEncoder()
+  let ping: NodeJS.Timeout | undefined
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      // Flushes the headers: some browsers report an open stream only after its first byte.
+      controller.enqueue(encoder.encode(':\n\n'))
+      ping = setInterval(() => {
+        if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(':\n\n'))
+      }, pingMs)
+      ping.unref()
+    },
+    async pull(controller) {
+      const item = await stream.next()
+      if (item.done) {
+        clearInterval(ping)
+        controller.enqueue(encoder.encode('event: complete\ndata:\n\n'))
+        controller.close()
+        return
+      }
+      const id = position.seq === null ? '' : `id: ${position.seq}\n`
+      controller.enqueue(encoder.encode(`${id}event: next\ndata: ${JSON.stringify(item.value)}\n\n`))
+    },
+    async cancel() {
+      clearInterval(ping)
+      await stream.return?.()
+    },
+  })
+  const headers = {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache, no-transform',
+    'x-accel-buffering': 'no',
+  }
+  return new Response(body, { headers })
+}

@@ -1,0 +1,91 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { ExecutionArgs, GraphQLError } from 'graphql'
+import { handleProtocols } from 'graphql-ws'
+import { useServer } from 'graphql-ws/use/ws'
+import { WebSocketServer } from 'ws'
+import type { Log } from '../log.ts'
+import { presentable } from '../schema/masking.ts'
+import { bodyBytesMax, type Graphql, graphqlPath, pingMs } from './graphql.ts'
+import type { Operation } from './operation.ts'
+import { isForeign } from './origin.ts'
+
+type Enveloped = ReturnType<Graphql['getEnveloped']>
+interface Args extends ExecutionArgs {
+  enveloped: Enveloped
+}
+
+/** Serves graphql-transport-ws on the GraphQL path of an HTTP server. `close` ends all sockets, at the latest after `deadlineMs`. */
+export function serveWebSocket(
+  server: Server,
+  graphql: Graphql,
+  log: Log,
+  options: { pingMs?: number } = {},
+): { close(deadlineMs: number): Promise<void> } {
+  const sockets = new WebSocketServer({ noServer: true, maxPayload: bodyBytesMax, handleProtocols })
+  const served = useServer(
+    {
+      execute: (args) => (args as Args).enveloped.execute(args),
+      subscribe: (args) => (args as Args).enveloped.subscribe(args),
+      onSubscribe: async (_socket, _id, params) => {
+        const operation: Operation = { requestId: randomUUID(), lastEventId: null, position: { seq: null } }
+        try {
+          return await prepare(graphql, operation, params)
+        } catch (thrown) {
+          return [presentable(thrown, log, operation.requestId)]
+        }
+      },
+    },
+    sockets,
+    options.pingMs ?? pingMs,
+  )
+
+  const upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    const pathname = (request.url ?? '').split('?')[0]
+    if (pathname !== graphqlPath) return refuse(socket, '404 Not Found')
+    if (isForeign(request)) return refuse(socket, '403 Forbidden')
+    sockets.handleUpgrade(request, socket, head, (client) => {
+      // A frame over the limit or broken framing: the socket closes itself, and only that one.
+      client.on('error', (error) => log.debug({ err: error }, 'websocket error'))
+      sockets.emit('connection', client, request)
+    })
+  }
+  server.on('upgrade', upgrade)
+
+  return {
+    async close(deadlineMs) {
+      server.off('upgrade', upgrade)
+      // A peer that does not answer the closing handshake would keep us here.
+      const deadline = setTimeout(() => {
+        for (const client of sockets.clients) client.terminate()
+      }, deadlineMs)
+      await served.dispose()
+      clearTimeout(deadline)
+    },
+  }
+}
+
+async function prepare(
+  graphql: Graphql,
+  operation: Operation,
+  params: { query: string; operationName?: string | null; variables?: Record<string, unknown> | null },
+): Promise<Args | readonly GraphQLError[]> {
+  const enveloped = graphql.getEnveloped({ ...operation, params })
+  const document = enveloped.parse(params.query)
+  const errors = enveloped.validate(enveloped.schema, document) as readonly GraphQLError[]
+  if (errors.length > 0) return errors
+  return {
+    enveloped,
+    schema: enveloped.schema,
+    document,
+    operationName: params.operationName ?? null,
+    variableValues: params.variables ?? null,
+    contextValue: await enveloped.contextFactory(),
+  }
+}
+
+function refuse(socket: Duplex, status: string): void {
+  socket.on('error', () => {})
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`)
+}

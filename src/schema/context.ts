@@ -1,0 +1,19 @@
+import type { Tx } from '../db.ts'
+import type { Core } from '../runner/core.ts'
+
+/** Whose everything is while there is no authentication. */
+export const onlyTenant = 'default'
+
+/** What every resolver gets. One object per operation. */
+export interface Context {
+  core: Core
+  /** Of a query: one read-only snapshot (read-snapshot.ts). Of anything else: the plain client. */
+  db: Tx
+  tenant: string
+  /** Stands in the answer's header, in masked errors and in every log line of this operation. */
+  requestId: string
+  /** The header of a browser that comes back to an event stream; stands for `after`. */
+  lastEventId: string | null
+  /** The seq of the stream item that is being sent, null for one that is not in the log. */
+  position: { seq: number | null }
+}

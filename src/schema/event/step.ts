@@ -1,0 +1,62 @@
+import { StepError, Usage } from '../values.ts'
+import { logged, means, SessionEvent } from './base.ts'
+
+logged('step.started').implement({
+  interfaces: [SessionEvent],
+  description: 'A step began; its assistant message exists. The request to the model follows.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    model: t.exposeString('model', { description: 'The model, as provider/model.' }),
+  }),
+})
+
+logged('step.retry_scheduled').implement({
+  interfaces: [SessionEvent],
+  description: 'A request failed before it gave any output; the same step is tried again.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    attempt: t.exposeInt('attempt', { description: 'The attempt that comes next; the first one was 1.' }),
+    retryAt: t.expose('retryAt', { type: 'DateTime', nullable: true, description: 'When.' }),
+    error: t.expose('error', { type: StepError, description: 'Why the last one failed.' }),
+  }),
+})
+
+logged('step.streamed').implement({
+  interfaces: [SessionEvent],
+  description: 'The model has said everything; tools or a person may still hold the step open.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+  }),
+})
+
+logged('step.ended').implement({
+  interfaces: [SessionEvent],
+  description: 'The step is settled.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    finish: t.exposeString('finish', { description: 'Why the model stopped, in the words of its provider.' }),
+    usage: t.expose('usage', { type: Usage, description: means.usage }),
+    continues: t.exposeBoolean('continues', { description: means.continues }),
+  }),
+})
+
+logged('step.failed').implement({
+  interfaces: [SessionEvent],
+  description: 'The step ended with an error; text and tools up to there are kept.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    error: t.expose('error', { type: StepError, description: means.error }),
+    usage: t.expose('usage', { type: Usage, description: means.usage }),
+    continues: t.exposeBoolean('continues', { description: means.continues }),
+  }),
+})
+
+logged('step.interrupted').implement({
+  interfaces: [SessionEvent],
+  description: 'A person stopped the step; text and tools up to there are kept.',
+  fields: (t) => ({
+    messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    error: t.expose('error', { type: StepError, description: 'Why, in the shape of an error.' }),
+    usage: t.expose('usage', { type: Usage, description: means.usage }),
+  }),
+})

@@ -1,0 +1,14 @@
+import { builder } from './builder.ts'
+import './scalars.ts'
+import './session.ts'
+import './sessions.ts'
+import './recovery.ts'
+import './event/index.ts'
+import './catalog.ts'
+import './mutations-of-session.ts'
+import './mutations-of-prompt.ts'
+import './mutations-of-people.ts'
+import './subscription.ts'
+
+/** The executable schema. */
+export const schema = builder.toSchema()

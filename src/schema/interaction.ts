@@ -1,0 +1,90 @@
+import type { InteractionKind as KindShape, InteractionState as StateShape } from '../events.ts'
+import { Prisma } from '../generated/prisma/client.ts'
+import { builder } from './builder.ts'
+import { InteractionKind, InteractionState } from './enums.ts'
+import { Node } from './node.ts'
+import { connection, cursors, pageOf } from './page.ts'
+
+export const Interaction = builder.prismaObject('Interaction', {
+  interfaces: [Node],
+  description:
+    'An approval or a question that a person has to settle. It is durable: restarts and weeks do not change it.',
+  fields: (t) => ({
+    id: t.exposeID('id', { description: 'Its id.' }),
+    session: t.relation('session', { description: 'The session that waits for it.' }),
+    kind: t.field({
+      type: InteractionKind,
+      description: 'What is asked for.',
+      resolve: (row) => row.kind as KindShape,
+    }),
+    state: t.field({
+      type: InteractionState,
+      description: 'How it stands.',
+      resolve: (row) => row.state as StateShape,
+    }),
+    callId: t.exposeID('callId', { description: 'The tool call that it holds up.' }),
+    toolName: t.exposeString('toolName', { description: 'The tool of that call.' }),
+    toolInput: t.expose('toolInput', {
+      type: 'JSON',
+      nullable: true,
+      description: 'The input that the model gave the tool.',
+    }),
+    prompt: t.exposeString('prompt', { description: 'The question, for a person.' }),
+    options: t.field({
+      type: ['String'],
+      description: 'Answers to choose from; empty if any answer will do.',
+      resolve: (row) => row.options as string[],
+    }),
+    answer: t.expose('answer', { type: 'JSON', nullable: true, description: 'The answer to a question.' }),
+    feedback: t.exposeString('feedback', {
+      nullable: true,
+      description: 'What the person told the model with the decision.',
+    }),
+    editedInput: t.expose('editedInput', {
+      type: 'JSON',
+      nullable: true,
+      description: "The input that the person put in place of the model's.",
+    }),
+    expiresAt: t.expose('expiresAt', {
+      type: 'DateTime',
+      nullable: true,
+      description: 'When it counts as declined if nobody has decided; null if never.',
+    }),
+    createdAt: t.expose('createdAt', { type: 'DateTime', description: 'When it was asked.' }),
+  }),
+})
+
+const inbox = cursors<readonly [string, string]>('interactions', ['time', 'text'])
+
+builder.queryField('interactions', (t) =>
+  t.connection(
+    {
+      type: Interaction,
+      description: 'Approvals and questions over all sessions, oldest first: an inbox.',
+      args: {
+        open: t.arg.boolean({
+          defaultValue: true,
+          description: 'true: those that wait for a person. false: those that are settled. null: both.',
+        }),
+      },
+      resolve: async (_root, args, { db, tenant }) => {
+        const page = pageOf(args, inbox)
+        const beyond = (position: readonly [string, string], forward: boolean) => {
+          const at = Prisma.sql`(${new Date(position[0])}::timestamptz, ${position[1]})`
+          return forward ? Prisma.sql`(i."createdAt", i.id) > ${at}` : Prisma.sql`(i."createdAt", i.id) < ${at}`
+        }
+        const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
+        const rows = await db.$queryRaw<Prisma.InteractionGetPayload<object>[]>`
+          SELECT i.* FROM "Interaction" i JOIN "Session" s ON s.id = i."sessionId"
+          WHERE s.tenant = ${tenant}
+            AND ${args.open == null ? Prisma.sql`true` : args.open ? Prisma.sql`i.state = 'OPEN'` : Prisma.sql`i.state <> 'OPEN'`}
+            AND ${page.after ? beyond(page.after, true) : Prisma.sql`true`}
+            AND ${page.before ? beyond(page.before, false) : Prisma.sql`true`}
+          ORDER BY i."createdAt" ${direction}, i.id ${direction} LIMIT ${page.limit + 1}`
+        return connection(page, rows, inbox, (row) => [row.createdAt.toISOString(), row.id] as const)
+      },
+    },
+    { description: 'A page of approvals and questions.' },
+    { description: 'An interaction and where it stands in the list.' },
+  ),
+)

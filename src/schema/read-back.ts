@@ -1,0 +1,37 @@
+import type { builder } from './builder.ts'
+import { SessionInput } from './input.ts'
+import { Interaction } from './interaction.ts'
+import { Session } from './session.ts'
+
+type Types = typeof builder.$inferSchemaTypes
+type Fields<Row> = PothosSchemaTypes.ObjectFieldBuilder<Types, Row>
+
+/** The session that an outcome names, read after the change. */
+export function sessionField<Row extends { sessionId: string }>(t: Fields<Row>, description: string) {
+  return t.prismaField({
+    type: Session,
+    description,
+    resolve: (query, row, _args, { db }) =>
+      db.session.findUniqueOrThrow({ ...query, where: { id: (row as { sessionId: string }).sessionId } }),
+  })
+}
+
+/** The input that an outcome names, read after the change. */
+export function inputField<Row extends { messageId: string }>(t: Fields<Row>, description: string) {
+  return t.prismaField({
+    type: SessionInput,
+    description,
+    resolve: (query, row, _args, { db }) =>
+      db.input.findUniqueOrThrow({ ...query, where: { id: (row as { messageId: string }).messageId } }),
+  })
+}
+
+/** The interaction that an outcome names, read after the change. */
+export function interactionField<Row extends { interactionId: string }>(t: Fields<Row>, description: string) {
+  return t.prismaField({
+    type: Interaction,
+    description,
+    resolve: (query, row, _args, { db }) =>
+      db.interaction.findUniqueOrThrow({ ...query, where: { id: (row as { interactionId: string }).interactionId } }),
+  })
+}

@@ -1,0 +1,133 @@
+import { type Message as MessageRow, Prisma } from '../generated/prisma/client.ts'
+import { batched, grouped } from './batched.ts'
+import { builder } from './builder.ts'
+import { InputState, SessionStatus } from './enums.ts'
+import { SessionEvent } from './event/base.ts'
+import { eventsOf } from './event/of-session.ts'
+import { Message } from './message.ts'
+import { Node } from './node.ts'
+import { connection, cursors, type Page, pageOf } from './page.ts'
+import { statusFor } from './status.ts'
+import { Usage } from './values.ts'
+
+type MessagePosition = readonly [number]
+const history = cursors<MessagePosition>('messages', ['number'])
+
+/** One page of history of each session, each with one row more than asked for. The limit is the database's, per session. */
+const messagesOf = batched<string, MessageRow[], Page<MessagePosition>>(async ({ db }, ids, page) => {
+  const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
+  const rows = await db.$queryRaw<MessageRow[]>`
+    SELECT m.* FROM unnest(${ids}::text[]) k(id) CROSS JOIN LATERAL (
+      SELECT * FROM "Message" m WHERE m."sessionId" = k.id
+        AND ${page.after ? Prisma.sql`m.seq > ${page.after[0]}` : Prisma.sql`true`}
+        AND ${page.before ? Prisma.sql`m.seq < ${page.before[0]}` : Prisma.sql`true`}
+      ORDER BY m.seq ${direction} LIMIT ${page.limit + 1}) m
+    ORDER BY m.seq ${direction}`
+  return grouped(
+    ids,
+    rows,
+    (id) => id,
+    (row) => row.sessionId,
+  )
+})
+
+/** The tools that a person told a session not to ask for again, in the order in which that was said first. */
+const approvedToolsOf = batched<string, string[]>(async ({ db }, ids) => {
+  const rows = await db.$queryRaw<{ sessionId: string; toolName: string }[]>`
+    SELECT "sessionId", "toolName" FROM "Interaction"
+    WHERE "sessionId" = ANY (${ids}) AND remember AND state = 'APPROVED'
+    GROUP BY 1, 2 ORDER BY min("settledAt")`
+  return grouped(
+    ids,
+    rows,
+    (id) => id,
+    (row) => row.sessionId,
+  ).map((group) => group.map((row) => row.toolName))
+})
+
+export const Session = builder.prismaObject('Session', {
+  interfaces: [Node],
+  description: 'A long-lived conversation with a model. Everything that happens in it is an event of its log.',
+  fields: (t) => ({
+    id: t.exposeID('id', { description: 'The id that the client made.' }),
+    title: t.exposeString('title', { nullable: true, description: 'What it is called, for people.' }),
+    instructions: t.exposeString('instructions', {
+      nullable: true,
+      description: 'What the model is told before the conversation.',
+    }),
+    model: t.exposeString('model', { description: 'The model of its next step, as provider/model.' }),
+    status: t.field({
+      type: SessionStatus,
+      description: 'What it is doing.',
+      resolve: (session, _args, context) => statusFor(context, session.id, undefined),
+    }),
+    seq: t.exposeInt('seq', {
+      description: 'The last event of its log, which is where a stream goes on after this snapshot.',
+    }),
+    createdAt: t.expose('createdAt', { type: 'DateTime', description: 'When it was created.' }),
+    updatedAt: t.expose('updatedAt', { type: 'DateTime', description: 'When the last event happened.' }),
+    archivedAt: t.expose('archivedAt', {
+      type: 'DateTime',
+      nullable: true,
+      description: 'When it was archived; null if it is not.',
+    }),
+    parkedReason: t.exposeString('parkedReason', {
+      nullable: true,
+      description: 'Why recovery stopped resuming it; null if it did not.',
+    }),
+    usage: t.field({ type: Usage, description: 'Tokens of all its requests so far.', resolve: (session) => session }),
+    approvedTools: t.field({
+      type: ['String'],
+      description:
+        'Tools that need no approval here any more, as a person said; one whose definition changed asks again.',
+      resolve: (session, _args, context) => approvedToolsOf(context, session.id, undefined),
+    }),
+    messages: t.connection(
+      {
+        type: Message,
+        description: 'Its history, oldest first.',
+        resolve: async (session, args, context) => {
+          const page = pageOf(args, history)
+          return connection(page, await messagesOf(context, session.id, page), history, (row) => [row.seq] as const)
+        },
+      },
+      { description: 'A page of history.' },
+      { description: 'A message and where it stands in the history.' },
+    ),
+    inputs: t.relation('inputs', {
+      description: 'What was admitted to it, in the order of admission.',
+      args: { state: t.arg({ type: InputState, description: 'Only inputs in this state; all if omitted.' }) },
+      query: ({ state }) => ({
+        where: state == null ? {} : { state },
+        orderBy: [{ admittedSeq: 'asc' }, { id: 'asc' }],
+      }),
+    }),
+    events: t.field({
+      type: [SessionEvent],
+      description: 'Its log, oldest first. `sessionEvents` streams the same events and goes on live.',
+      args: {
+        after: t.arg.int({ defaultValue: 0, description: 'Only events behind this seq.' }),
+        first: t.arg.int({ defaultValue: 100, description: 'How many at most, up to 1000.' }),
+      },
+      resolve: (session, { after, first }, context) => eventsOf(context, session.id, { after, first }),
+    }),
+    interactions: t.relation('interactions', {
+      description: 'Its approvals and questions, oldest first.',
+      args: {
+        open: t.arg.boolean({
+          defaultValue: true,
+          description: 'true: those that wait for a person. false: those that are settled. null: both.',
+        }),
+      },
+      query: ({ open }) => ({
+        where: open == null ? {} : { state: open ? 'OPEN' : { not: 'OPEN' } },
+        orderBy: [{ createdAt: 'asc' }, { id: 'asc' }],
+      }),
+    }),
+    execution: t.relation('claim', { nullable: true, description: 'Who works on it; null while nobody does.' }),
+    recoveries: t.relation('recoveries_', {
+      description: 'The executions of it that were cut off, oldest first.',
+      query: { orderBy: [{ createdAt: 'asc' }, { id: 'asc' }] },
+    }),
+  }),
+})

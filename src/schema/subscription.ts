@@ -1,0 +1,60 @@
+import { activityStream } from '../activity-stream.ts'
+import { sessionStream } from '../session-stream.ts'
+import { builder } from './builder.ts'
+import type { Context } from './context.ts'
+import { SessionEvent } from './event/base.ts'
+import { refusal } from './refusal.ts'
+import { Session } from './session.ts'
+
+builder.subscriptionFields((t) => ({
+  sessionEvents: t.field({
+    type: SessionEvent,
+    description:
+      'Every event behind `after`, then one LogSynced at the watermark, then what happens from then on: never a gap, never a repeat. Open text is caught up with one delta from offset 0.',
+    args: {
+      sessionId: t.arg.id({ required: true, description: 'The session. Unknown: error NOT_FOUND.' }),
+      after: t.arg.int({
+        defaultValue: 0,
+        description:
+          'The last seq that the client has. Negative: error BAD_USER_INPUT; beyond the watermark: CURSOR_AHEAD. Over SSE a Last-Event-ID header stands for it.',
+      }),
+    },
+    subscribe: async (_root, args, context) => {
+      const after = cursorOf(args.after, context)
+      await checkCursor(args.sessionId, after, context)
+      return sessionStream(context.core, { sessionId: args.sessionId, after })
+    },
+    resolve: (item, _args, context) => {
+      context.position.seq = item.seq
+      return item
+    },
+  }),
+  sessionActivity: t.prismaField({
+    type: Session,
+    description: 'One session whenever its status, title or watermark changes. Live only; bursts may come as one item.',
+    subscribe: (_root, _args, { core, tenant }) => activityStream(core, { tenant }),
+    resolve: (query, { sessionId }, _args, { db }) =>
+      db.session.findUniqueOrThrow({ ...query, where: { id: sessionId } }),
+  }),
+}))
+
+function cursorOf(argument: number | null | undefined, { lastEventId }: Context): number {
+  if (lastEventId === null) return argument ?? 0
+  if (!/^\d{1,10}$/.test(lastEventId))
+    throw refusal('BAD_USER_INPUT', 'Last-Event-ID must be the id of an event of this stream')
+  return Number(lastEventId)
+}
+
+/** Throws before the stream starts: an answer that a client can tell from an event. */
+async function checkCursor(sessionId: string, after: number, { core, tenant }: Context): Promise<void> {
+  if (after < 0) throw refusal('BAD_USER_INPUT', `after must be 0 or more, not ${after}`)
+  const session = sessionId.includes('\0')
+    ? null
+    : await core.db.session.findFirst({ where: { id: sessionId, tenant }, select: { seq: true } })
+  if (!session) throw refusal('NOT_FOUND', `there is no session ${JSON.stringify(sessionId)}`)
+  if (after > session.seq)
+    throw refusal(
+      'CURSOR_AHEAD',
+      `after is ${after}, but the log ends at ${session.seq}: this cursor is of another database`,
+    )
+}
