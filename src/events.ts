@@ -61,7 +61,14 @@ export interface Usage {
 export const noUsage: Usage = { inputTokens: 0, outputTokens: 0, reasoningTokens: 0, cachedInputTokens: 0 }
 
 export interface EventPayloads {
-  'session.created': { tenant: string; title: string | null; instructions: string | null; model: string }
+  // requestedModel: what the caller sent (null: the default was taken), so that an honest retry compares equal later.
+  'session.created': {
+    tenant: string
+    title: string | null
+    instructions: string | null
+    model: string
+    requestedModel?: string | null
+  }
   // archivedAt: since when, if the session had been archived before this update (else the event's own time counts).
   'session.updated': {
     title: string | null

@@ -212,6 +212,7 @@ CREATE TABLE "Chunk" (
 
 -- --------------------------------------------------------------------------------------------- indexes Prisma knows of
 CREATE INDEX "Session_tenant_updatedAt_id_idx" ON "Session"("tenant", "updatedAt" DESC, "id" DESC);
+CREATE INDEX "Session_tenant_createdAt_idx" ON "Session"("tenant", "createdAt");
 CREATE UNIQUE INDEX "Input_sessionId_id_key" ON "Input"("sessionId", "id");
 CREATE INDEX "Input_sessionId_admittedSeq_idx" ON "Input"("sessionId", "admittedSeq");
 CREATE UNIQUE INDEX "Message_sessionId_id_key" ON "Message"("sessionId", "id");
@@ -267,6 +268,8 @@ CREATE UNIQUE INDEX "Event_append_once" ON "Event"("appendId") WHERE "ordinal" =
 CREATE UNIQUE INDEX "Event_step_terminal" ON "Event"("sessionId", (payload->>'messageId')) WHERE "type" IN ('step.ended', 'step.failed', 'step.interrupted');
 CREATE UNIQUE INDEX "Event_tool_terminal" ON "Event"("sessionId", (payload->>'messageId'), (payload->>'callId')) WHERE "type" IN ('tool.succeeded', 'tool.failed');
 CREATE UNIQUE INDEX "Event_execution_end" ON "Event"("sessionId", (payload->>'executionId')) WHERE "type" IN ('execution.settled', 'step.recovered');
+-- Which executions were interrupted (interruptSession with an executionId, repeated).
+CREATE INDEX "Event_interrupted" ON "Event"("sessionId", (payload->>'interruptedExecutionId')) WHERE "type" = 'interrupt.requested';
 CREATE UNIQUE INDEX "Event_promoted" ON "Event"("sessionId", (payload->>'messageId')) WHERE "type" = 'prompt.promoted';
 
 CREATE FUNCTION holdfast_event_is_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
