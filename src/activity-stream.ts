@@ -68,7 +68,7 @@ export function activityStream(
           pull.wake()
         }, retryMs)
     }
-    if (moved.size > behindMax || rung.size > behindMax)
+    if (moved.size > behindMax || rung.size > 10 * behindMax)
       throw new UnavailableError('this activity stream is too far behind')
   }
 
