@@ -1,6 +1,6 @@
 import { request } from 'node:http'
-import { serverAudits } from 'graphql-http'
 import { GraphQLError } from 'graphql'
+import { serverAudits } from 'graphql-http'
 import { createClient } from 'graphql-ws'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
@@ -33,12 +33,16 @@ describe('GraphQL over HTTP', () => {
     expect(await code('{ nothing here')).toBe('GRAPHQL_PARSE_FAILED')
     expect(await code('{ nothing }')).toBe('GRAPHQL_VALIDATION_FAILED')
     expect(await code('query ($id: ID!) { session(id: $id) { id } }', {})).toBe('BAD_USER_INPUT')
-    expect(await code('query ($n: Int) { sessions(first: $n) { edges { cursor } } }', { n: 'x' })).toBe('BAD_USER_INPUT')
+    expect(await code('query ($n: Int) { sessions(first: $n) { edges { cursor } } }', { n: 'x' })).toBe(
+      'BAD_USER_INPUT',
+    )
   })
 
   it('a request id that is sane comes back, another one is replaced', async () => {
     const idFor = async (given?: string) =>
-      (await fetch(`${served.server.url}healthz`, { headers: given ? { 'x-request-id': given } : {} })).headers.get('x-request-id')
+      (await fetch(`${served.server.url}healthz`, { headers: given ? { 'x-request-id': given } : {} })).headers.get(
+        'x-request-id',
+      )
     expect(await idFor('trace-17.a')).toBe('trace-17.a')
     expect(await idFor('x'.repeat(200))).toMatch(/^[0-9a-f-]{36}$/)
     expect(await idFor()).toMatch(/^[0-9a-f-]{36}$/)
@@ -89,7 +93,9 @@ describe('API-14: unexpected errors', () => {
       throw new Error(secret)
     })
     const client = createClient({ url: served.endpoint.replace('http', 'ws'), webSocketImpl: WebSocket, lazy: false })
-    const items = await collect(client.iterate({ query: 'subscription { sessionEvents(sessionId: "ses_http00001", after: 3) { seq } }' }))
+    const items = await collect(
+      client.iterate({ query: 'subscription { sessionEvents(sessionId: "ses_http00001", after: 3) { seq } }' }),
+    )
     spy.mockRestore()
     check(items.at(-1) as Answer)
     await client.dispose()
@@ -105,7 +111,9 @@ describe('API-14: unexpected errors', () => {
 
   it('an error that was meant for the caller passes', async () => {
     const spy = failing(new GraphQLError('for you', { extensions: { code: 'NOT_FOUND' } }))
-    expect((await served.ask('{ models { id } }')).errors).toMatchObject([{ message: 'for you', extensions: { code: 'NOT_FOUND' } }])
+    expect((await served.ask('{ models { id } }')).errors).toMatchObject([
+      { message: 'for you', extensions: { code: 'NOT_FOUND' } },
+    ])
     spy.mockRestore()
   })
 })
@@ -119,8 +127,10 @@ describe('SEC-07: documents that cost too much are refused before the database i
     expect(texts).toEqual([])
     return answer.errors?.[0]?.extensions.code
   }
-  const nested = (depth: number) => `{ session(id: "ses_http00001") { ${'inputs { session { '.repeat(depth)} id ${'} }'.repeat(depth)} } }`
-  const aliases = (count: number) => `{ ${Array.from({ length: count }, (_, i) => `a${i}: session(id: "ses_http00001") { id }`).join(' ')} }`
+  const nested = (depth: number) =>
+    `{ session(id: "ses_http00001") { ${'inputs { session { '.repeat(depth)} id ${'} }'.repeat(depth)} } }`
+  const aliases = (count: number) =>
+    `{ ${Array.from({ length: count }, (_, i) => `a${i}: session(id: "ses_http00001") { id }`).join(' ')} }`
 
   it('SEC-07: 5000 aliases', async () => {
     expect(await refusedWithout(aliases(5000))).toBe('GRAPHQL_PARSE_FAILED')
@@ -131,14 +141,26 @@ describe('SEC-07: documents that cost too much are refused before the database i
   it('SEC-07: depth 40, also through fragments', async () => {
     expect(await refusedWithout(nested(20))).toBe('DOCUMENT_TOO_LARGE')
     expect((await served.ask(nested(8))).errors).toBeUndefined()
-    const chain = Array.from({ length: 12 }, (_, i) => `fragment F${i} on Session { inputs { session { ...F${i + 1} } } }`).join(' ')
-    expect(await refusedWithout(`{ session(id: "x") { ...F0 } } ${chain} fragment F12 on Session { id }`)).toBe('DOCUMENT_TOO_LARGE')
-    expect(await refusedWithout('{ session(id: "x") { ...R } } fragment R on Session { inputs { session { ...R } } }')).toBe('GRAPHQL_VALIDATION_FAILED')
+    const chain = Array.from(
+      { length: 12 },
+      (_, i) => `fragment F${i} on Session { inputs { session { ...F${i + 1} } } }`,
+    ).join(' ')
+    expect(await refusedWithout(`{ session(id: "x") { ...F0 } } ${chain} fragment F12 on Session { id }`)).toBe(
+      'DOCUMENT_TOO_LARGE',
+    )
+    expect(
+      await refusedWithout('{ session(id: "x") { ...R } } fragment R on Session { inputs { session { ...R } } }'),
+    ).toBe('GRAPHQL_VALIDATION_FAILED')
   })
 
   it('SEC-07: fragments that double with each level', async () => {
-    const doubling = Array.from({ length: 20 }, (_, i) => `fragment F${i} on Session { ...F${i + 1} ...F${i + 1} }`).join(' ')
-    expect(await refusedWithout(`{ session(id: "x") { ...F0 } } ${doubling} fragment F20 on Session { id }`)).toBe('DOCUMENT_TOO_LARGE')
+    const doubling = Array.from(
+      { length: 20 },
+      (_, i) => `fragment F${i} on Session { ...F${i + 1} ...F${i + 1} }`,
+    ).join(' ')
+    expect(await refusedWithout(`{ session(id: "x") { ...F0 } } ${doubling} fragment F20 on Session { id }`)).toBe(
+      'DOCUMENT_TOO_LARGE',
+    )
   })
 
   it('SEC-07: a batch of 100; one of 10 is served', async () => {
@@ -146,7 +168,9 @@ describe('SEC-07: documents that cost too much are refused before the database i
       fetch(served.endpoint, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(Array.from({ length: size }, () => ({ query: '{ session(id: "ses_http00001") { id } }' }))),
+        body: JSON.stringify(
+          Array.from({ length: size }, () => ({ query: '{ session(id: "ses_http00001") { id } }' })),
+        ),
       })
     const texts = await statementsDuring(databaseOf(), async () => {
       const refused = await batch(100)
@@ -161,7 +185,9 @@ describe('SEC-07: documents that cost too much are refused before the database i
   it('GraphiQL can introspect, without the database', async () => {
     const { getIntrospectionQuery } = await import('graphql')
     const texts = await statementsDuring(databaseOf(), async () => {
-      const { errors } = await served.ask(getIntrospectionQuery({ inputValueDeprecation: true, schemaDescription: true }))
+      const { errors } = await served.ask(
+        getIntrospectionQuery({ inputValueDeprecation: true, schemaDescription: true }),
+      )
       expect(errors).toBeUndefined()
     })
     expect(texts).toEqual([])
@@ -207,7 +233,9 @@ describe('SEC-06: pages of other origins', () => {
     expect(preflight.headers.get('access-control-allow-origin')).toBeNull()
     const upgrade = (origin?: string) =>
       new Promise((resolve) => {
-        const socket = new WebSocket(served.endpoint.replace('http', 'ws'), 'graphql-transport-ws', { ...(origin && { origin }) })
+        const socket = new WebSocket(served.endpoint.replace('http', 'ws'), 'graphql-transport-ws', {
+          ...(origin && { origin }),
+        })
         socket.once('open', () => {
           socket.terminate()
           resolve('open')
@@ -301,7 +329,7 @@ describe('event streams', () => {
       expect(await Promise.race([first, new Promise((resolve) => setTimeout(resolve, 100))])).toBeDefined()
     })
     const { value } = await first
-    expect(value).toMatchObject({ data: { sessionActivity: { id: 'ses_http00001', status: 'IDLE' } } })
+    expect(value).toMatchObject({ data: { sessionActivity: { id: 'ses_http00001', status: 'RUNNING' } } })
     await items.return!()
     await client.dispose()
   })

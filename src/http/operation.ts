@@ -1,9 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Context } from '../schema/context.ts'
 
 /** What the transport knows of an operation; the rest of its context is the same for all. */
-export type Operation = Pick<Context, 'requestId' | 'lastEventId' | 'position'>
+export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position'> {
+  /** Aborts when the client of an HTTP request has gone, or has everything. */
+  gone?: AbortSignal
+}
 
 const saneId = /^[A-Za-z0-9._:+=@-]{1,128}$/
 
@@ -14,11 +17,14 @@ export function requestIdOf(request: IncomingMessage): string {
 }
 
 /** An operation that comes with an HTTP request. */
-export function operationOf(request: IncomingMessage, requestId: string): Operation {
+export function operationOf(request: IncomingMessage, response: ServerResponse, requestId: string): Operation {
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
   const lastEventId = request.headers['last-event-id']
   return {
     requestId,
     lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
     position: { seq: null },
+    gone: gone.signal,
   }
 }

@@ -52,7 +52,7 @@ async function answer(core: Core, graphql: Graphql, request: IncomingMessage, re
   const pathname = (request.url ?? '/').split('?')[0]
   if (pathname === graphqlPath) {
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
-    await graphql(request, response, operationOf(request, requestId))
+    await graphql(request, response, operationOf(request, response, requestId))
     return
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')

@@ -12,7 +12,7 @@ export function useEventStream({ pingMs }: { pingMs: number }): Plugin<object, O
       if (!isAsyncIterable(result)) return
       const stream = (result as AsyncIterable<ExecutionResult>)[Symbol.asyncIterator]()
       if (resultProcessor) {
-        setResultProcessor(() => eventStream(stream, serverContext.position, pingMs), 'text/event-stream')
+        setResultProcessor(() => eventStream(stream, serverContext, pingMs), 'text/event-stream')
         return
       }
       // The client accepts nothing that a stream can be sent as and gets 406. Nobody else would return the source.
@@ -21,13 +21,16 @@ export function useEventStream({ pingMs }: { pingMs: number }): Plugin<object, O
   }
 }
 
-function eventStream(
-  stream: AsyncIterator<ExecutionResult>,
-  position: Operation['position'],
-  pingMs: number,
-): Response {
+function eventStream(stream: AsyncIterator<ExecutionResult>, { position, gone }: Operation, pingMs: number): Response {
   const encoder = new TextEncoder()
   let ping: NodeJS.Timeout | undefined
+  async function end() {
+    clearInterval(ping)
+    await stream.return?.()
+  }
+  // The adapter that writes the body to the socket does not cancel it when the client has gone.
+  if (gone?.aborted) void end()
+  else gone?.addEventListener('abort', () => void end(), { once: true })
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       // Flushes the headers: some browsers report an open stream only after its first byte.
@@ -48,10 +51,7 @@ function eventStream(
       const id = position.seq === null ? '' : `id: ${position.seq}\n`
       controller.enqueue(encoder.encode(`${id}event: next\ndata: ${JSON.stringify(item.value)}\n\n`))
     },
-    async cancel() {
-      clearInterval(ping)
-      await stream.return?.()
-    },
+    cancel: end,
   })
   const headers = {
     'content-type': 'text/event-stream; charset=utf-8',

@@ -46,9 +46,10 @@ export function serveWebSocket(
     if (pathname !== graphqlPath) return refuse(socket, '404 Not Found')
     if (isForeign(request)) return refuse(socket, '403 Forbidden')
     sockets.handleUpgrade(request, socket, head, (client) => {
-      // A frame over the limit or broken framing: the socket closes itself, and only that one.
-      client.on('error', (error) => log.debug({ err: error }, 'websocket error'))
       sockets.emit('connection', client, request)
+      // A frame over the limit or broken framing closes this socket by itself; the library would write to the console.
+      client.removeAllListeners('error')
+      client.on('error', (error) => log.debug({ err: error }, 'websocket error'))
     })
   }
   server.on('upgrade', upgrade)

@@ -1,3 +1,6 @@
+import { admitPrompt } from '../runner/admit.ts'
+import { compactSession } from '../runner/compact.ts'
+import { changeDelivery, withdrawPrompt } from '../runner/pending.ts'
 import { builder } from './builder.ts'
 import { Delivery } from './enums.ts'
 import {
@@ -12,7 +15,6 @@ import {
   SessionNotFoundError,
 } from './outcome.ts'
 import { resultOf } from './result.ts'
-import { admitPrompt, changeDelivery, compactSession, withdrawPrompt } from './runner.ts'
 import { AttachmentInput } from './values.ts'
 
 const sessionId = { required: true, description: 'The session.' } as const

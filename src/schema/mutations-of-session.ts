@@ -1,3 +1,6 @@
+import { interruptSession } from '../runner/interrupt.ts'
+import { resumeSession } from '../runner/resume.ts'
+import { archiveSession, createSession, updateSession } from '../runner/sessions.ts'
 import { builder } from './builder.ts'
 import {
   CreateSessionPayload,
@@ -13,7 +16,6 @@ import {
   UpdateSessionPayload,
 } from './outcome.ts'
 import { resultOf } from './result.ts'
-import { archiveSession, createSession, interruptSession, resumeSession, updateSession } from './runner.ts'
 
 const sessionId = { required: true, description: 'The session.' } as const
 const ifSeq = { description: 'Only if the session is at this seq; makes a late repeat harmless.' } as const

@@ -1,6 +1,6 @@
+import type { OutcomeName, Outcomes } from '../runner/outcomes.ts'
 import { builder } from './builder.ts'
 import { AdmissionOutcome } from './enums.ts'
-import type { OutcomeName, Outcomes } from './outcomes.ts'
 import { inputField, interactionField, sessionField } from './read-back.ts'
 import { Session } from './session.ts'
 
