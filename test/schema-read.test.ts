@@ -96,8 +96,13 @@ it('API-11: a wrong page is refused with BAD_USER_INPUT and reaches no list', as
     'before: "bWVzc2FnZXM="',
   ]
   for (const args of wrong) {
-    const { data, errors } = await served.ask(`{ session(id: "ses_wrong0001") { messages(${args}) { edges { cursor } } } }`)
-    expect(errors?.map((error) => error.extensions.code), args).toEqual(['BAD_USER_INPUT'])
+    const { data, errors } = await served.ask(
+      `{ session(id: "ses_wrong0001") { messages(${args}) { edges { cursor } } } }`,
+    )
+    expect(
+      errors?.map((error) => error.extensions.code),
+      args,
+    ).toEqual(['BAD_USER_INPUT'])
     expect(data.session).toBeNull()
   }
   for (const field of ['sessions', 'interactions', 'quarantine']) {
@@ -199,10 +204,24 @@ it('API-04: every id resolves by node; a message id gives its input until it is 
   expect(await typeOf('req_.nodes1')).toBe('Interaction')
   await served.append(
     session,
-    event('quarantine.opened', { quarantineId: 'qua_.nodes1', executionId: 'exe_.story', quarantineKind: 'RECOVERY', reason: 'test' }),
+    event('quarantine.opened', {
+      quarantineId: 'qua_.nodes1',
+      executionId: 'exe_.story',
+      quarantineKind: 'RECOVERY',
+      reason: 'test',
+    }),
   )
   expect(await typeOf('qua_.nodes1')).toBe('QuarantineEntry')
-  for (const unknown of ['', 'ses_', 'ses_unknown01', 'msg_unknown01', 'exe_.story', 'nonsense', 'ses_\u0000', "x' OR 1=1"])
+  for (const unknown of [
+    '',
+    'ses_',
+    'ses_unknown01',
+    'msg_unknown01',
+    'exe_.story',
+    'nonsense',
+    'ses_\u0000',
+    "x' OR 1=1",
+  ])
     expect(await typeOf(unknown), unknown).toBeNull()
 })
 
@@ -240,7 +259,8 @@ it('API-20: usage beyond 32 bits is an exact number', async () => {
   const usage = { inputTokens: 3_000_000_000, outputTokens: 1, reasoningTokens: 0, cachedInputTokens: 0 }
   await served.append('ses_usage0001', created(), admitted('msg_usage0001'), promoted('msg_usage0001'))
   await served.append('ses_usage0001', ...step('msg_.usage1', 'Long', usage))
-  const { data, errors } = await served.ask(`{ session(id: "ses_usage0001") { usage { inputTokens } events { ... on StepEnded { usage { inputTokens outputTokens } } }
+  const { data, errors } =
+    await served.ask(`{ session(id: "ses_usage0001") { usage { inputTokens } events { ... on StepEnded { usage { inputTokens outputTokens } } }
     messages(last: 1) { edges { node { ... on AssistantMessage { usage { inputTokens } } } } } } }`)
   expect(errors).toBeUndefined()
   expect(data.session.usage.inputTokens).toBe(3_000_000_000)
@@ -253,10 +273,21 @@ it('API-21: interactions and quarantine are paged while new ones come, each once
   try {
     const add = async (n: number) => {
       const id = number(n)
-      await own.append(`ses_inbox${id}`, created(), admitted(`msg_inbox${id}`), promoted(`msg_inbox${id}`), ...asking(`msg_.inbox${id}`, `req_.inbox${id}`))
       await own.append(
         `ses_inbox${id}`,
-        event('quarantine.opened', { quarantineId: `qua_.inbox${id}`, executionId: `exe_.${id}`, quarantineKind: 'RECOVERY', reason: 'test' }),
+        created(),
+        admitted(`msg_inbox${id}`),
+        promoted(`msg_inbox${id}`),
+        ...asking(`msg_.inbox${id}`, `req_.inbox${id}`),
+      )
+      await own.append(
+        `ses_inbox${id}`,
+        event('quarantine.opened', {
+          quarantineId: `qua_.inbox${id}`,
+          executionId: `exe_.${id}`,
+          quarantineKind: 'RECOVERY',
+          reason: 'test',
+        }),
       )
     }
     for (let n = 1; n <= 5; n++) await add(n)
@@ -264,8 +295,11 @@ it('API-21: interactions and quarantine are paged while new ones come, each once
     for (const field of ['interactions', 'quarantine']) {
       const seen: string[] = []
       for (let after: string | null = null, more = true; more; ) {
-        const { data } = await own.ask(`query ($after: String) { ${field}(first: 2, after: $after) {
-          edges { node { id session { id } } } pageInfo { hasNextPage endCursor } } }`, { after })
+        const { data } = await own.ask(
+          `query ($after: String) { ${field}(first: 2, after: $after) {
+          edges { node { id session { id } } } pageInfo { hasNextPage endCursor } } }`,
+          { after },
+        )
         seen.push(...data[field].edges.map((edge: { node: { id: string } }) => edge.node.id))
         if (seen.length === 2) await add(next++)
         more = data[field].pageInfo.hasNextPage

@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { event } from '../src/events.ts'
 import { type Served, serveLog } from './support/served.ts'
 import { admitted, asking, created, promoted } from './support/story.ts'
@@ -101,7 +101,12 @@ describe('API-15: the status is the first that applies', () => {
     await served.append(id, event('session.parked', { reason: 'three crashes' }))
     expect(await status()).toBe('PARKED')
     const quarantine = (kind: 'EXECUTION' | 'RECOVERY') =>
-      event('quarantine.opened', { quarantineId: `qua_.${kind}${id}`, executionId: 'exe_.q', quarantineKind: kind, reason: 'test' })
+      event('quarantine.opened', {
+        quarantineId: `qua_.${kind}${id}`,
+        executionId: 'exe_.q',
+        quarantineKind: kind,
+        reason: 'test',
+      })
     await served.append(id, quarantine('RECOVERY'))
     expect(await status()).toBe('PARKED')
     await served.append(id, quarantine('EXECUTION'))
@@ -131,7 +136,11 @@ describe('API-19: the list of sessions', () => {
   it('API-19: newest activity comes first, archived ones only when asked for', async () => {
     expect(await ids('first: 200, search: "zebra"')).toEqual(['ses_list00001', 'ses_list00003'])
     expect(await ids('first: 200, search: "zebra", archived: true')).toEqual(['ses_list00002'])
-    expect(await ids('first: 200, search: "zebra", archived: null')).toEqual(['ses_list00002', 'ses_list00001', 'ses_list00003'])
+    expect(await ids('first: 200, search: "zebra", archived: null')).toEqual([
+      'ses_list00002',
+      'ses_list00001',
+      'ses_list00003',
+    ])
     expect(await ids('last: 1, search: "zebra"')).toEqual(['ses_list00003'])
   })
 

@@ -13,8 +13,8 @@ import {
   validate,
 } from 'graphql'
 import { expect, it } from 'vitest'
-import { printed } from '../src/schema/printed.ts'
 import { schema } from '../src/schema/index.ts'
+import { printed } from '../src/schema/printed.ts'
 
 const types = Object.values(schema.getTypeMap()).filter((type) => !type.name.startsWith('__'))
 const builtIn = new Set(['String', 'Int', 'Float', 'Boolean', 'ID'])
@@ -50,10 +50,14 @@ it('API-02: all members of a union, of Message and of SessionEvent can be select
   for (const type of abstract) {
     const members = schema.getPossibleTypes(type as never)
     const selections = members.map(({ name, getFields }) => {
-      const fields = Object.values(getFields.call(schema.getType(name)) as Record<string, GraphQLField<unknown, unknown>>)
+      const fields = Object.values(
+        getFields.call(schema.getType(name)) as Record<string, GraphQLField<unknown, unknown>>,
+      )
       return `... on ${name} { ${fields.map(selection).join(' ')} }`
     })
-    const document = parse(`query { ...All } fragment All on Query { node(id: "x") { __typename } } fragment Members on ${type.name} { ${selections.join('\n')} }`)
+    const document = parse(
+      `query { ...All } fragment All on Query { node(id: "x") { __typename } } fragment Members on ${type.name} { ${selections.join('\n')} }`,
+    )
     const problems = validate(schema, document).filter(({ message }) => !message.includes('never used'))
     expect(problems.map(({ message }) => message)).toEqual([])
   }

@@ -1,15 +1,15 @@
-import { createLog } from '../../src/log.ts'
+import { loadConfig } from '../../src/config.ts'
 import { connect } from '../../src/db.ts'
 import { createDoorbell } from '../../src/doorbell.ts'
 import { createEventLog } from '../../src/event-log.ts'
 import type { NewEvent } from '../../src/events.ts'
 import { serveHttp } from '../../src/http/serve.ts'
 import { createLiveText } from '../../src/live-text.ts'
+import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import { realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { createModelRegistry } from '../../src/runner/models/registry.ts'
-import { loadConfig } from '../../src/config.ts'
 import { createTestDatabase } from './database.ts'
 
 /** Answer of a GraphQL call. */
@@ -47,7 +47,11 @@ export async function serveLog(options: { pool?: number; pingMs?: number } = {})
     tools: new Map(),
     stopping: stopping.signal,
   } as unknown as Core
-  const server = await serveHttp(core, { host: '127.0.0.1', port: 0, ...(options.pingMs && { pingMs: options.pingMs }) })
+  const server = await serveHttp(core, {
+    host: '127.0.0.1',
+    port: 0,
+    ...(options.pingMs && { pingMs: options.pingMs }),
+  })
   const endpoint = `${server.url}graphql`
 
   return {

@@ -5,7 +5,14 @@ export const created = (title: string | null = null) =>
   event('session.created', { tenant: 'default', title, instructions: null, model: 'demo/echo' })
 
 export const admitted = (messageId: string, text = 'Hello', requestExecution = false) =>
-  event('prompt.admitted', { messageId, inputKind: 'PROMPT', text, attachments: [], delivery: 'STEER', requestExecution })
+  event('prompt.admitted', {
+    messageId,
+    inputKind: 'PROMPT',
+    text,
+    attachments: [],
+    delivery: 'STEER',
+    requestExecution,
+  })
 
 export const promoted = (messageId: string, text = 'Hello') =>
   event('prompt.promoted', { messageId, inputKind: 'PROMPT', text, attachments: [], hidden: false })
