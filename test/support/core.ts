@@ -1,0 +1,147 @@
+import { type Config, loadConfig, prepareTool, type Tool, type ToolDefinition } from '../../src/config.ts'
+import { connect } from '../../src/db.ts'
+import { createDoorbell } from '../../src/doorbell.ts'
+import { createEventLog } from '../../src/event-log.ts'
+import { newOwnerId } from '../../src/ids.ts'
+import { createLiveText } from '../../src/live-text.ts'
+import { createLog } from '../../src/log.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { type Clock, realClock } from '../../src/runner/clock.ts'
+import type { Core } from '../../src/runner/core.ts'
+import { drain } from '../../src/runner/drain.ts'
+import { createLeases } from '../../src/runner/leases.ts'
+import { createModelRegistry, type ModelSettings } from '../../src/runner/models/registry.ts'
+import { createCoordinator } from '../../src/runner/wake.ts'
+import { type Link, openLink } from './link.ts'
+
+export interface CoreOptions {
+  /** Of the database; the core reaches it over a wire of its own that `kill` cuts. */
+  url: string
+  /** `compatible: { baseUrl: provider.baseUrl }` brings a scripted provider as compatible/… */
+  models?: Partial<ModelSettings>
+  tools?: ToolDefinition[]
+  /** Over what an empty environment gives. Times are in ms. */
+  config?: Partial<Config>
+  clock?: Clock
+  /** Lines of the log, parsed; else it is silent. */
+  log?: (line: Record<string, unknown>) => void
+}
+
+export interface TestCore {
+  core: Core
+  /** The wire to the database: cut it to take the network away. */
+  link: Link
+  /** Orderly: drains end, holds are dropped, everything closes. Claims that are still held stay as they are. */
+  stop(): Promise<void>
+  /**
+   * As a death of the process: the database is out of reach from this moment on, requests to providers break off, no timer and no
+   * LISTEN is left. What the database had been told before it still does. Resolves when all of it has come to rest.
+   */
+  kill(): Promise<void>
+}
+
+const prepared = (definition: ToolDefinition): Tool => {
+  const checked = prepareTool(definition)
+  if ('tool' in checked) return checked.tool
+  throw new Error(checked.issues.map(({ message }) => message).join('; '))
+}
+
+/** A whole core as the server assembles it, without HTTP and without recovery. */
+export async function startCore({
+  url,
+  models,
+  tools = [],
+  config: over,
+  clock,
+  log: said,
+}: CoreOptions): Promise<TestCore> {
+  const link = await openLink(url)
+  const fromNothing = await loadConfig({ env: { DATABASE_URL: link.url }, cwd: import.meta.dirname })
+  const config: Config = { ...fromNothing, dbPool: 4, ...over }
+  const log = said
+    ? createLog('debug', { write: (line: string) => said(JSON.parse(line) as Record<string, unknown>) })
+    : createLog('silent')
+  const metrics = createMetrics()
+  const owner = newOwnerId()
+  const db = connect(link.url, config.dbPool)
+  const doorbell = createDoorbell({ db, url: link.url, origin: owner, pollMs: config.pollMs })
+  const eventLog = createEventLog({
+    db,
+    doorbell,
+    origin: owner,
+    observe: ({ groupSize, seconds }) => {
+      metrics.appendGroupSize.observe(groupSize)
+      metrics.appendSeconds.observe(seconds)
+    },
+  })
+  const live = createLiveText({ db, owner })
+  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics })
+  const coordinator = createCoordinator({
+    maxDrains: config.maxDrains,
+    drain: (sessionId) => drain(core, sessionId),
+    log,
+    metrics,
+  })
+  const stopping = new AbortController()
+  const core: Core = {
+    config,
+    log,
+    metrics,
+    db,
+    eventLog,
+    doorbell,
+    live,
+    clock: clock ?? realClock,
+    owner,
+    models: createModelRegistry({ defaultModel: config.model, ...models }, clock),
+    tools: new Map([...config.tools, ...tools.map(prepared)].map((tool) => [tool.name, tool])),
+    leases,
+    coordinator,
+    stopping: stopping.signal,
+  }
+  // The doorbell tells an owner of an interrupt that another process committed.
+  const deaf = doorbell.listenAll((sessionIds, foreign) => {
+    if (!foreign) return
+    for (const id of sessionIds) {
+      const hold = leases.heldBy(id)
+      if (hold !== undefined) void leases.examine(hold).catch(() => {})
+    }
+  })
+
+  let closing: Promise<void> | null = null
+  async function close(graceMs: number) {
+    stopping.abort()
+    await coordinator.stop(graceMs)
+    leases.close()
+    deaf()
+    await live.close()
+    await doorbell.close()
+    await db.$disconnect().catch(() => {})
+    await link.close()
+  }
+  return {
+    core,
+    link,
+    stop: () => (closing ??= close(30_000)),
+    kill: () => {
+      if (closing === null) {
+        link.cut()
+        leases.close()
+        for (const hold of leases.held()) hold.end('lost')
+        closing = close(30_000)
+      }
+      return closing
+    },
+  }
+}
+
+/** Waits until the condition holds, looking every few ms; thirty seconds at most. */
+export async function eventually<T>(what: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    const found = await look()
+    if (found) return found
+    if (Date.now() > deadline) throw new Error(`waited 30 s for ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
