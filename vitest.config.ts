@@ -9,6 +9,6 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    reporters: ['default', ['json', { outputFile: 'test-results/vitest.json' }]],
+    reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'vitest'}.json` }]],
   },
 })
