@@ -1,0 +1,47 @@
+// The roof: settings in, a running server out, and the signals that end it.
+import { type Config, loadConfig } from './config.ts'
+import { asError } from './errors.ts'
+import { createLog } from './log.ts'
+import { start } from './start.ts'
+import { startupProblem } from './startup-problem.ts'
+
+/** Beyond the grace of running steps; whatever still holds the process then is not worth waiting for. */
+const lateMs = 20_000
+
+let config: Config | null = null
+try {
+  config = await loadConfig()
+  // Standard output is for the one line that people and scripts read.
+  const log = createLog(config.logLevel, process.stderr)
+  process.on('uncaughtException', (error) => log.error({ err: error }, 'uncaught error'))
+  process.on('unhandledRejection', (reason) => log.error({ err: asError(reason) }, 'unhandled rejection'))
+
+  let stopAsked = false
+  let running: Awaited<ReturnType<typeof start>> | undefined
+  const close = async () => {
+    try {
+      await running?.close()
+      process.exit(0)
+    } catch (error) {
+      log.error({ err: asError(error) }, 'stopping failed')
+      process.exit(1)
+    }
+  }
+  const stop = (signal: NodeJS.Signals) => {
+    if (stopAsked) process.exit(1)
+    stopAsked = true
+    log.info({ signal }, 'stopping')
+    setTimeout(() => process.exit(1), config!.shutdownGraceMs + lateMs).unref()
+    // A start that is under way is let through first: what it has begun can only then be ended in order.
+    if (running) void close()
+  }
+  process.on('SIGTERM', stop)
+  process.on('SIGINT', stop)
+
+  running = await start({ config, log })
+  if (stopAsked) await close()
+  process.stdout.write(`Holdfast is ready at ${running.url} (GraphiQL at ${running.url}graphiql)\n`)
+} catch (error) {
+  process.stderr.write(`holdfast: ${startupProblem(error, config)}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,150 @@
+import type { Config } from './config.ts'
+import { connect } from './db.ts'
+import { createDoorbell } from './doorbell.ts'
+import { startEmbedded } from './embedded/server.ts'
+import { createEventLog } from './event-log.ts'
+import { serveHttp } from './http/serve.ts'
+import { newOwnerId } from './ids.ts'
+import { createLiveText } from './live-text.ts'
+import type { Log } from './log.ts'
+import { createMetrics } from './metrics.ts'
+import { migrate } from './migrate.ts'
+import { type Clock, realClock } from './runner/clock.ts'
+import type { Core } from './runner/core.ts'
+import { drain } from './runner/drain.ts'
+import { createLeases } from './runner/leases.ts'
+import { createModelRegistry, type ModelRegistry } from './runner/models/registry.ts'
+import { builtinTools } from './runner/tools/builtin.ts'
+import { createCoordinator } from './runner/wake.ts'
+
+export interface StartOptions {
+  config: Config
+  log: Log
+  /** For tests: in place of what the config brings. */
+  models?: ModelRegistry
+  clock?: Clock
+}
+
+export interface Running {
+  /** Where it can be reached, with the real port. */
+  url: string
+  core: Core
+  /** Stops in order (design section 12) and resolves when nothing is left. Calling it again waits for the same end. */
+  close(): Promise<void>
+}
+
+/** How long clients get to take the end of their streams and answers. */
+const goodbyeMs = 2000
+/** How long a step that was told to stop gets to do so. */
+const leaveMs = 5000
+
+/**
+ * Starts a server: database, migrations, runner, HTTP. What was started is stopped again when a later part fails, and the
+ * error says why in its message or code (startup-problem.ts makes a line of it).
+ */
+export async function start({ config, log, models, clock = realClock }: StartOptions): Promise<Running> {
+  const undo: (() => unknown)[] = []
+  /** Last started, first stopped; one failure does not keep the others running. */
+  const undoAll = async () => {
+    for (const stop of undo.reverse().splice(0)) {
+      try {
+        await stop()
+      } catch (error) {
+        log.warn({ err: error }, 'a part did not stop cleanly')
+      }
+    }
+  }
+  try {
+    for (const warning of config.warnings) log.warn(warning)
+    const url = config.databaseUrl ?? (await embedded(config, log, undo))
+    await migrate({ url, log: (line) => log.info(line) })
+    const stopping = new AbortController()
+    const core = createCore({ config, log, models, clock, url, stopping: stopping.signal }, undo)
+    const http = await serveHttp(core, config)
+    let closed: Promise<void> | undefined
+    return {
+      url: http.url,
+      core,
+      close() {
+        closed ??= (async () => {
+          stopping.abort()
+          const rested = core.coordinator.stop(config.shutdownGraceMs)
+          await http.close(goodbyeMs)
+          if (!(await rested)) await leave(core)
+          await undoAll()
+        })()
+        return closed
+      },
+    }
+  } catch (error) {
+    await undoAll()
+    throw error
+  }
+}
+
+async function embedded(config: Config, log: Log, undo: (() => unknown)[]): Promise<string> {
+  const database = await startEmbedded({ dataDir: config.dataDir, log: (line) => log.info(line) })
+  undo.push(() => database.stop())
+  return database.url
+}
+
+function createCore(
+  from: Omit<StartOptions, 'clock'> & { clock: Clock; url: string; stopping: AbortSignal },
+  undo: (() => unknown)[],
+): Core {
+  const { config, log, url, clock, stopping } = from
+  const owner = newOwnerId()
+  const metrics = createMetrics()
+  const db = connect(url, config.dbPool)
+  undo.push(() => db.$disconnect())
+  const warn = (error: Error, what: string) => log.warn({ err: error }, what)
+  const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
+  undo.push(() => doorbell.close())
+  const live = createLiveText({ db, owner, warn })
+  undo.push(() => live.close())
+  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics })
+  undo.push(() => leases.close())
+  const eventLog = createEventLog({
+    db,
+    doorbell,
+    origin: owner,
+    observe: ({ groupSize, seconds }) => {
+      metrics.appendGroupSize.observe(groupSize)
+      metrics.appendSeconds.observe(seconds)
+    },
+  })
+  undo.push(() => eventLog.idle())
+  const core: Core = {
+    config,
+    log,
+    metrics,
+    db,
+    eventLog,
+    doorbell,
+    live,
+    clock,
+    owner,
+    models: from.models ?? createModelRegistry({ ...config, defaultModel: config.model }, clock),
+    tools: new Map([...builtinTools, ...config.tools].map((tool) => [tool.name, tool])),
+    leases,
+    coordinator: createCoordinator({
+      maxDrains: config.maxDrains,
+      drain: (sessionId) => drain(core, sessionId),
+      log,
+      metrics,
+    }),
+    stopping,
+  }
+  return core
+}
+
+/** The grace is over: running steps are told to leave, and their claims are handed over. */
+async function leave(core: Core): Promise<void> {
+  for (const hold of core.leases.held()) hold.end('shutdown')
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, leaveMs)
+  })
+  await Promise.race([core.coordinator.idle(), late])
+  clearTimeout(timer)
+}
