@@ -129,6 +129,8 @@ export interface EventPayloads {
     prompt: string
     options: string[]
     expiresAt: string | null
+    /** The tool's definition that was shown, so that a remembered approval ends when it changes. */
+    definition?: string
   }
   'interaction.settled': {
     interactionId: string
@@ -137,11 +139,14 @@ export interface EventPayloads {
     feedback: string | null
     editedInput: JsonValue
     remember: boolean
+    /** The decision also ends the activity (DECLINE_AND_STOP, a dismissed question). */
+    stops?: boolean
   }
   'tool.started': { messageId: string; callId: string; toolInput?: JsonValue }
   'tool.succeeded': { messageId: string; callId: string; output: JsonValue }
   'tool.failed': { messageId: string; callId: string; error: StepError }
-  'step.streamed': { messageId: string }
+  // finish and usage: so that a step that waits for a person can be ended by another process.
+  'step.streamed': { messageId: string; finish?: string; usage?: Usage }
   'step.ended': { messageId: string; finish: string; usage: Usage; continues: boolean }
   'step.failed': { messageId: string; error: StepError; usage: Usage; continues: boolean }
   'step.interrupted': { messageId: string; error: StepError; usage: Usage }

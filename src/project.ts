@@ -275,6 +275,7 @@ export function project(event: PlacedEvent): Change[] {
     }
     case 'interaction.requested': {
       const { interactionId, kind, messageId, callId, name, toolInput, prompt, options, expiresAt } = event.payload
+      const definition = event.payload.definition ?? null
       return [
         changeTool(event.payload, { status: 'AWAITING_APPROVAL' }),
         {
@@ -295,6 +296,8 @@ export function project(event: PlacedEvent): Change[] {
             feedback: null,
             editedInput: null,
             remember: false,
+            stops: false,
+            definition,
             wakePending: false,
             expiresAt,
             createdAt: at,
@@ -305,7 +308,9 @@ export function project(event: PlacedEvent): Change[] {
     }
     case 'interaction.settled': {
       const { interactionId, state, answer, feedback, editedInput, remember } = event.payload
-      const set = { state, answer, feedback, editedInput, remember, wakePending: decided.has(state), settledAt: at }
+      const stops = event.payload.stops ?? false
+      const wakePending = decided.has(state) && !stops
+      const set = { state, answer, feedback, editedInput, remember, stops, wakePending, settledAt: at }
       return [{ op: 'update', table: 'Interaction', key: { id: interactionId }, set }]
     }
     case 'tool.started': {
@@ -323,8 +328,11 @@ export function project(event: PlacedEvent): Change[] {
         changeTool(event.payload, { status: 'FAILED', ...errorOf(event.payload.error), settledAt: at }),
         disarmInteraction(event.payload),
       ]
-    case 'step.streamed':
-      return [{ op: 'update', table: 'Message', key: { id: event.payload.messageId }, set: { streamed: true } }]
+    case 'step.streamed': {
+      const { messageId, finish, usage } = event.payload
+      const kept = usage === undefined ? {} : { finish: finish ?? null, ...usageOf(usage) }
+      return [{ op: 'update', table: 'Message', key: { id: messageId }, set: { streamed: true, ...kept } }]
+    }
     case 'step.ended': {
       const { messageId, finish, usage, continues } = event.payload
       return [

@@ -149,6 +149,8 @@ CREATE TABLE "Interaction" (
     "feedback" TEXT,
     "editedInput" JSONB,
     "remember" BOOLEAN NOT NULL DEFAULT false,
+    "stops" BOOLEAN NOT NULL DEFAULT false,
+    "definition" TEXT,
     "wakePending" BOOLEAN NOT NULL DEFAULT false,
     "expiresAt" TIMESTAMPTZ(3),
     "createdAt" TIMESTAMPTZ(3) NOT NULL,
@@ -256,6 +258,7 @@ CREATE INDEX "ToolCall_open" ON "ToolCall"("sessionId", "messageId") WHERE "sett
 CREATE INDEX "Interaction_open" ON "Interaction"("createdAt", "id") WHERE "state" = 'OPEN';
 CREATE INDEX "Interaction_open_session" ON "Interaction"("sessionId") WHERE "state" = 'OPEN';
 CREATE INDEX "Interaction_armed" ON "Interaction"("sessionId") WHERE "wakePending";
+CREATE INDEX "Interaction_remembered" ON "Interaction"("sessionId") WHERE "remember" AND "state" = 'APPROVED';
 CREATE INDEX "Interaction_expiring" ON "Interaction"("expiresAt") WHERE "state" = 'OPEN' AND "expiresAt" IS NOT NULL;
 CREATE INDEX "Recovery_armed" ON "Recovery"("sessionId") WHERE "wakePending";
 CREATE INDEX "Quarantine_open" ON "Quarantine"("sessionId") WHERE "resolvedAt" IS NULL;
@@ -493,9 +496,9 @@ BEGIN
     END IF;
     IF v_round ? 'InteractionIns' THEN
       INSERT INTO "Interaction" (id, "sessionId", "messageId", "callId", kind, state, "toolName", "toolInput", prompt, options, answer, feedback,
-                                 "editedInput", remember, "wakePending", "expiresAt", "createdAt", "settledAt")
+                                 "editedInput", remember, stops, definition, "wakePending", "expiresAt", "createdAt", "settledAt")
       SELECT r.id, o.s, r."messageId", r."callId", r.kind, r.state, r."toolName", r."toolInput", r.prompt, r.options, r.answer, r.feedback,
-             r."editedInput", r.remember, r."wakePending", r."expiresAt", v_now, CASE WHEN r."settledAt" = '-infinity' THEN v_now ELSE r."settledAt" END
+             r."editedInput", r.remember, r.stops, r.definition, r."wakePending", r."expiresAt", v_now, CASE WHEN r."settledAt" = '-infinity' THEN v_now ELSE r."settledAt" END
         FROM jsonb_to_recordset(v_round->'InteractionIns') AS c(m int, row jsonb)
         JOIN unnest(v_i, v_s) AS o(i, s) ON o.i = c.m
         CROSS JOIN LATERAL jsonb_populate_record(NULL::"Interaction", c.row) r;
@@ -583,8 +586,8 @@ BEGIN
     END IF;
     IF v_round ? 'InteractionUpd' THEN
       UPDATE "Interaction" t
-         SET (state, answer, feedback, "editedInput", remember, "wakePending", "settledAt") =
-               (SELECT r.state, r.answer, r.feedback, r."editedInput", r.remember, r."wakePending",
+         SET (state, answer, feedback, "editedInput", remember, stops, "wakePending", "settledAt") =
+               (SELECT r.state, r.answer, r.feedback, r."editedInput", r.remember, r.stops, r."wakePending",
                        CASE WHEN r."settledAt" = '-infinity' THEN v_now ELSE r."settledAt" END
                   FROM jsonb_populate_record(t, u.set) r)
         FROM (SELECT o.s, c.key->>'id' AS id, c.set

@@ -214,6 +214,8 @@ export const InteractionScalarFieldEnum = {
   feedback: 'feedback',
   editedInput: 'editedInput',
   remember: 'remember',
+  stops: 'stops',
+  definition: 'definition',
   wakePending: 'wakePending',
   expiresAt: 'expiresAt',
   createdAt: 'createdAt',

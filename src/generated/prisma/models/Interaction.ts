@@ -35,6 +35,8 @@ export type InteractionMinAggregateOutputType = {
   prompt: string | null
   feedback: string | null
   remember: boolean | null
+  stops: boolean | null
+  definition: string | null
   wakePending: boolean | null
   expiresAt: Date | null
   createdAt: Date | null
@@ -52,6 +54,8 @@ export type InteractionMaxAggregateOutputType = {
   prompt: string | null
   feedback: string | null
   remember: boolean | null
+  stops: boolean | null
+  definition: string | null
   wakePending: boolean | null
   expiresAt: Date | null
   createdAt: Date | null
@@ -73,6 +77,8 @@ export type InteractionCountAggregateOutputType = {
   feedback: number
   editedInput: number
   remember: number
+  stops: number
+  definition: number
   wakePending: number
   expiresAt: number
   createdAt: number
@@ -92,6 +98,8 @@ export type InteractionMinAggregateInputType = {
   prompt?: true
   feedback?: true
   remember?: true
+  stops?: true
+  definition?: true
   wakePending?: true
   expiresAt?: true
   createdAt?: true
@@ -109,6 +117,8 @@ export type InteractionMaxAggregateInputType = {
   prompt?: true
   feedback?: true
   remember?: true
+  stops?: true
+  definition?: true
   wakePending?: true
   expiresAt?: true
   createdAt?: true
@@ -130,6 +140,8 @@ export type InteractionCountAggregateInputType = {
   feedback?: true
   editedInput?: true
   remember?: true
+  stops?: true
+  definition?: true
   wakePending?: true
   expiresAt?: true
   createdAt?: true
@@ -224,6 +236,8 @@ export type InteractionGroupByOutputType = {
   feedback: string | null
   editedInput: runtime.JsonValue | null
   remember: boolean
+  stops: boolean
+  definition: string | null
   wakePending: boolean
   expiresAt: Date | null
   createdAt: Date
@@ -266,6 +280,8 @@ export type InteractionWhereInput = {
   feedback?: Prisma.StringNullableFilter<"Interaction"> | string | null
   editedInput?: Prisma.JsonNullableFilter<"Interaction">
   remember?: Prisma.BoolFilter<"Interaction"> | boolean
+  stops?: Prisma.BoolFilter<"Interaction"> | boolean
+  definition?: Prisma.StringNullableFilter<"Interaction"> | string | null
   wakePending?: Prisma.BoolFilter<"Interaction"> | boolean
   expiresAt?: Prisma.DateTimeNullableFilter<"Interaction"> | Date | string | null
   createdAt?: Prisma.DateTimeFilter<"Interaction"> | Date | string
@@ -289,6 +305,8 @@ export type InteractionOrderByWithRelationInput = {
   feedback?: Prisma.SortOrderInput | Prisma.SortOrder
   editedInput?: Prisma.SortOrderInput | Prisma.SortOrder
   remember?: Prisma.SortOrder
+  stops?: Prisma.SortOrder
+  definition?: Prisma.SortOrderInput | Prisma.SortOrder
   wakePending?: Prisma.SortOrder
   expiresAt?: Prisma.SortOrderInput | Prisma.SortOrder
   createdAt?: Prisma.SortOrder
@@ -316,6 +334,8 @@ export type InteractionWhereUniqueInput = Prisma.AtLeast<{
   feedback?: Prisma.StringNullableFilter<"Interaction"> | string | null
   editedInput?: Prisma.JsonNullableFilter<"Interaction">
   remember?: Prisma.BoolFilter<"Interaction"> | boolean
+  stops?: Prisma.BoolFilter<"Interaction"> | boolean
+  definition?: Prisma.StringNullableFilter<"Interaction"> | string | null
   wakePending?: Prisma.BoolFilter<"Interaction"> | boolean
   expiresAt?: Prisma.DateTimeNullableFilter<"Interaction"> | Date | string | null
   createdAt?: Prisma.DateTimeFilter<"Interaction"> | Date | string
@@ -339,6 +359,8 @@ export type InteractionOrderByWithAggregationInput = {
   feedback?: Prisma.SortOrderInput | Prisma.SortOrder
   editedInput?: Prisma.SortOrderInput | Prisma.SortOrder
   remember?: Prisma.SortOrder
+  stops?: Prisma.SortOrder
+  definition?: Prisma.SortOrderInput | Prisma.SortOrder
   wakePending?: Prisma.SortOrder
   expiresAt?: Prisma.SortOrderInput | Prisma.SortOrder
   createdAt?: Prisma.SortOrder
@@ -366,6 +388,8 @@ export type InteractionScalarWhereWithAggregatesInput = {
   feedback?: Prisma.StringNullableWithAggregatesFilter<"Interaction"> | string | null
   editedInput?: Prisma.JsonNullableWithAggregatesFilter<"Interaction">
   remember?: Prisma.BoolWithAggregatesFilter<"Interaction"> | boolean
+  stops?: Prisma.BoolWithAggregatesFilter<"Interaction"> | boolean
+  definition?: Prisma.StringNullableWithAggregatesFilter<"Interaction"> | string | null
   wakePending?: Prisma.BoolWithAggregatesFilter<"Interaction"> | boolean
   expiresAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Interaction"> | Date | string | null
   createdAt?: Prisma.DateTimeWithAggregatesFilter<"Interaction"> | Date | string
@@ -384,6 +408,8 @@ export type InteractionCreateInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -407,6 +433,8 @@ export type InteractionUncheckedCreateInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -425,6 +453,8 @@ export type InteractionUpdateInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -448,6 +478,8 @@ export type InteractionUncheckedUpdateInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -469,6 +501,8 @@ export type InteractionCreateManyInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -487,6 +521,8 @@ export type InteractionUpdateManyMutationInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -508,6 +544,8 @@ export type InteractionUncheckedUpdateManyInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -544,6 +582,8 @@ export type InteractionCountOrderByAggregateInput = {
   feedback?: Prisma.SortOrder
   editedInput?: Prisma.SortOrder
   remember?: Prisma.SortOrder
+  stops?: Prisma.SortOrder
+  definition?: Prisma.SortOrder
   wakePending?: Prisma.SortOrder
   expiresAt?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
@@ -561,6 +601,8 @@ export type InteractionMaxOrderByAggregateInput = {
   prompt?: Prisma.SortOrder
   feedback?: Prisma.SortOrder
   remember?: Prisma.SortOrder
+  stops?: Prisma.SortOrder
+  definition?: Prisma.SortOrder
   wakePending?: Prisma.SortOrder
   expiresAt?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
@@ -578,6 +620,8 @@ export type InteractionMinOrderByAggregateInput = {
   prompt?: Prisma.SortOrder
   feedback?: Prisma.SortOrder
   remember?: Prisma.SortOrder
+  stops?: Prisma.SortOrder
+  definition?: Prisma.SortOrder
   wakePending?: Prisma.SortOrder
   expiresAt?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
@@ -680,6 +724,8 @@ export type InteractionCreateWithoutSessionInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -701,6 +747,8 @@ export type InteractionUncheckedCreateWithoutSessionInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -751,6 +799,8 @@ export type InteractionScalarWhereInput = {
   feedback?: Prisma.StringNullableFilter<"Interaction"> | string | null
   editedInput?: Prisma.JsonNullableFilter<"Interaction">
   remember?: Prisma.BoolFilter<"Interaction"> | boolean
+  stops?: Prisma.BoolFilter<"Interaction"> | boolean
+  definition?: Prisma.StringNullableFilter<"Interaction"> | string | null
   wakePending?: Prisma.BoolFilter<"Interaction"> | boolean
   expiresAt?: Prisma.DateTimeNullableFilter<"Interaction"> | Date | string | null
   createdAt?: Prisma.DateTimeFilter<"Interaction"> | Date | string
@@ -769,6 +819,8 @@ export type InteractionCreateWithoutToolCallInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -788,6 +840,8 @@ export type InteractionUncheckedCreateWithoutToolCallInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -834,6 +888,8 @@ export type InteractionCreateManySessionInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -852,6 +908,8 @@ export type InteractionUpdateWithoutSessionInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -873,6 +931,8 @@ export type InteractionUncheckedUpdateWithoutSessionInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -893,6 +953,8 @@ export type InteractionUncheckedUpdateManyWithoutSessionInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -911,6 +973,8 @@ export type InteractionCreateManyToolCallInput = {
   feedback?: string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: boolean
+  stops?: boolean
+  definition?: string | null
   wakePending?: boolean
   expiresAt?: Date | string | null
   createdAt: Date | string
@@ -929,6 +993,8 @@ export type InteractionUpdateWithoutToolCallInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -948,6 +1014,8 @@ export type InteractionUncheckedUpdateWithoutToolCallInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -966,6 +1034,8 @@ export type InteractionUncheckedUpdateManyWithoutToolCallInput = {
   feedback?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   editedInput?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   remember?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  stops?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  definition?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   wakePending?: Prisma.BoolFieldUpdateOperationsInput | boolean
   expiresAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
@@ -989,6 +1059,8 @@ export type InteractionSelect<ExtArgs extends runtime.Types.Extensions.InternalA
   feedback?: boolean
   editedInput?: boolean
   remember?: boolean
+  stops?: boolean
+  definition?: boolean
   wakePending?: boolean
   expiresAt?: boolean
   createdAt?: boolean
@@ -1012,6 +1084,8 @@ export type InteractionSelectCreateManyAndReturn<ExtArgs extends runtime.Types.E
   feedback?: boolean
   editedInput?: boolean
   remember?: boolean
+  stops?: boolean
+  definition?: boolean
   wakePending?: boolean
   expiresAt?: boolean
   createdAt?: boolean
@@ -1035,6 +1109,8 @@ export type InteractionSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.E
   feedback?: boolean
   editedInput?: boolean
   remember?: boolean
+  stops?: boolean
+  definition?: boolean
   wakePending?: boolean
   expiresAt?: boolean
   createdAt?: boolean
@@ -1058,13 +1134,15 @@ export type InteractionSelectScalar = {
   feedback?: boolean
   editedInput?: boolean
   remember?: boolean
+  stops?: boolean
+  definition?: boolean
   wakePending?: boolean
   expiresAt?: boolean
   createdAt?: boolean
   settledAt?: boolean
 }
 
-export type InteractionOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"id" | "sessionId" | "messageId" | "callId" | "kind" | "state" | "toolName" | "toolInput" | "prompt" | "options" | "answer" | "feedback" | "editedInput" | "remember" | "wakePending" | "expiresAt" | "createdAt" | "settledAt", ExtArgs["result"]["interaction"]>
+export type InteractionOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"id" | "sessionId" | "messageId" | "callId" | "kind" | "state" | "toolName" | "toolInput" | "prompt" | "options" | "answer" | "feedback" | "editedInput" | "remember" | "stops" | "definition" | "wakePending" | "expiresAt" | "createdAt" | "settledAt", ExtArgs["result"]["interaction"]>
 export type InteractionInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   session?: boolean | Prisma.SessionDefaultArgs<ExtArgs>
   toolCall?: boolean | Prisma.ToolCallDefaultArgs<ExtArgs>
@@ -1099,6 +1177,8 @@ export type $InteractionPayload<ExtArgs extends runtime.Types.Extensions.Interna
     feedback: string | null
     editedInput: runtime.JsonValue | null
     remember: boolean
+    stops: boolean
+    definition: string | null
     wakePending: boolean
     expiresAt: Date | null
     createdAt: Date
@@ -1542,6 +1622,8 @@ export interface InteractionFieldRefs {
   readonly feedback: Prisma.FieldRef<"Interaction", 'String'>
   readonly editedInput: Prisma.FieldRef<"Interaction", 'Json'>
   readonly remember: Prisma.FieldRef<"Interaction", 'Boolean'>
+  readonly stops: Prisma.FieldRef<"Interaction", 'Boolean'>
+  readonly definition: Prisma.FieldRef<"Interaction", 'String'>
   readonly wakePending: Prisma.FieldRef<"Interaction", 'Boolean'>
   readonly expiresAt: Prisma.FieldRef<"Interaction", 'DateTime'>
   readonly createdAt: Prisma.FieldRef<"Interaction", 'DateTime'>
