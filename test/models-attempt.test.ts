@@ -92,7 +92,7 @@ const ofType = <T extends ProviderEvent['type']>(events: ProviderEvent[], type: 
 const tool = {
   name: 'add',
   description: 'adds',
-  inputSchema: { type: 'object', properties: { a: { type: 'number' } } },
+  inputSchema: { type: 'object' as const, properties: { a: { type: 'number' as const } } },
 }
 
 describe('what a provider says', () => {

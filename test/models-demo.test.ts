@@ -7,7 +7,7 @@ import type { ProviderEvent } from '../src/runner/models/provider-event.ts'
 import { testClock } from './support/clock.ts'
 
 const user = (text: string): LanguageModelV4Prompt[number] => ({ role: 'user', content: [{ type: 'text', text }] })
-const tool = { name: 'add', description: 'adds', inputSchema: { type: 'object' } }
+const tool = { name: 'add', description: 'adds', inputSchema: { type: 'object' as const } }
 const instant = () => demoModel({ wordMs: 0 })
 
 async function run(prompt: string | LanguageModelV4Prompt, over: Partial<AttemptRequest> = {}, model = instant()) {

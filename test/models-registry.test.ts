@@ -149,7 +149,7 @@ describe('where requests go', () => {
     const model = registry.resolve('openai/gpt-5')!
     const seen = []
     const { signal } = new AbortController()
-    const tools = [{ name: 'add', description: '', inputSchema: { type: 'object' } }]
+    const tools = [{ name: 'add', description: '', inputSchema: { type: 'object' as const } }]
     for await (const event of attempt({ model, prompt, tools, toolChoice: 'auto', signal, idleMs: 5000 }))
       seen.push(event)
     server.closeAllConnections()
