@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ExecutionArgs, GraphQLError } from 'graphql'
-import { handleProtocols } from 'graphql-ws'
+import { type Context, handleProtocols } from 'graphql-ws'
 import { useServer } from 'graphql-ws/use/ws'
 import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
@@ -24,8 +24,11 @@ export function serveWebSocket(
   options: { pingMs?: number } = {},
 ): { close(deadlineMs: number): Promise<void> } {
   const sockets = new WebSocketServer({ noServer: true, maxPayload: bodyBytesMax, handleProtocols })
+  const connected = new Set<Context>()
   const served = useServer(
     {
+      onConnect: (context) => void connected.add(context),
+      onClose: (context) => void connected.delete(context),
       execute: (args) => (args as Args).enveloped.execute(args),
       subscribe: (args) => (args as Args).enveloped.subscribe(args),
       onSubscribe: async (_socket, _id, params) => {
@@ -57,10 +60,14 @@ export function serveWebSocket(
   return {
     async close(deadlineMs) {
       server.off('upgrade', upgrade)
+      const until = performance.now() + deadlineMs
+      // The streams are ending; their readers are to get the last item and the end of the operation before the socket goes.
+      const busy = () => [...connected].some(({ subscriptions }) => Object.keys(subscriptions).length > 0)
+      while (busy() && performance.now() < until) await new Promise((resolve) => setTimeout(resolve, 10))
       // A peer that does not answer the closing handshake would keep us here.
       const deadline = setTimeout(() => {
         for (const client of sockets.clients) client.terminate()
-      }, deadlineMs)
+      }, until - performance.now())
       await served.dispose()
       clearTimeout(deadline)
     },
