@@ -108,7 +108,11 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
     const started = performance.now()
     let answer: Awaited<ReturnType<typeof callAppend>>
     try {
-      const parameter = groupParameter(group.map(({ prepared }) => prepared), origin, false)
+      const parameter = groupParameter(
+        group.map(({ prepared }) => prepared),
+        origin,
+        false,
+      )
       answer = await callAppend(db, parameter)
     } catch (thrown) {
       // The reply is lost or the statement failed as a whole: whether it committed is found out member by member.

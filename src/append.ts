@@ -4,7 +4,7 @@
 import type { Tx } from './db.ts'
 import { AppendRefusedError } from './errors.ts'
 import type { ExecutionPhase, NewEvent } from './events.ts'
-import { type Folded, FoldError, fold, type Round } from './fold.ts'
+import { FoldError, type Folded, fold, type Round } from './fold.ts'
 import { newAppendId } from './ids.ts'
 import type { Row } from './project.ts'
 
@@ -166,7 +166,11 @@ export function groupParameter(group: readonly PreparedAppend[], origin: string,
 
 export interface GroupAnswer {
   now?: string
-  r?: { i: number; o: 'ok' | 'locked' | 'missing' | 'exists' | 'fenced' | 'claimed' | 'stale' | 'conflict'; seq: number }[]
+  r?: {
+    i: number
+    o: 'ok' | 'locked' | 'missing' | 'exists' | 'fenced' | 'claimed' | 'stale' | 'conflict'
+    seq: number
+  }[]
   error?: string
   message?: string
   constraint?: string
@@ -174,12 +178,18 @@ export interface GroupAnswer {
 
 /** Calls the append function once. A violated rule comes back as a value, so that the connection is not dropped for it. */
 export async function callAppend(db: Tx, parameter: string): Promise<GroupAnswer> {
-  const rows = await db.$queryRaw<{ answer: GroupAnswer }[]>`SELECT holdfast_append(${parameter}::text::jsonb) AS answer`
+  const rows = await db.$queryRaw<
+    { answer: GroupAnswer }[]
+  >`SELECT holdfast_append(${parameter}::text::jsonb) AS answer`
   return rows[0]!.answer
 }
 
 /** The outcome of one member of an answered group; `locked` means: not decided yet. */
-export function outcomeOf(prepared: PreparedAppend, answer: GroupAnswer, i: number): AppendOutcome | { kind: 'locked' } {
+export function outcomeOf(
+  prepared: PreparedAppend,
+  answer: GroupAnswer,
+  i: number,
+): AppendOutcome | { kind: 'locked' } {
   const result = answer.r![i]!
   if (result.o !== 'ok') return { kind: result.o }
   const seq = result.seq + 1

@@ -2,7 +2,7 @@
 
 import { PrismaPg } from '@prisma/adapter-pg'
 import { asError } from './errors.ts'
-import { PrismaClient, type Prisma } from './generated/prisma/client.ts'
+import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
 
 export type Db = PrismaClient
 /** A client inside an interactive transaction, or the plain one. */
@@ -11,7 +11,13 @@ export type Tx = Prisma.TransactionClient
 /** Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). */
 export function connect(url: string, pool: number): Db {
   const adapter = new PrismaPg(
-    { connectionString: url, max: pool, connectionTimeoutMillis: 10_000, keepAlive: true, application_name: 'holdfast' },
+    {
+      connectionString: url,
+      max: pool,
+      connectionTimeoutMillis: 10_000,
+      keepAlive: true,
+      application_name: 'holdfast',
+    },
     { onPoolError: () => {}, onConnectionError: () => {} },
   )
   return new PrismaClient({ adapter, transactionOptions: { maxWait: 15_000, timeout: 60_000 } })
@@ -40,7 +46,12 @@ const transientStates = new Set(['40001', '40P01', '55P03', '53300', '57P01', '5
 // Prisma: unreachable, timed out, closed, pool timeout, transaction API, write conflict
 const transientPrisma = new Set(['P1001', 'P1002', 'P1008', 'P1017', 'P2024', 'P2028', 'P2034'])
 const transientSystem = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'])
-const transientKinds = new Set(['ConnectionClosed', 'DatabaseNotReachable', 'SocketTimeout', 'TransactionWriteConflict'])
+const transientKinds = new Set([
+  'ConnectionClosed',
+  'DatabaseNotReachable',
+  'SocketTimeout',
+  'TransactionWriteConflict',
+])
 
 /** Is this SQLSTATE one after which the same statement can succeed? */
 export const isTransientState = (state: string) => transientStates.has(state) || state.startsWith('08')
@@ -54,11 +65,16 @@ export function isTransient(thrown: unknown): boolean {
   if (state !== null && isTransientState(state)) return true
   let error = thrown as (DriverCause & { message?: unknown; meta?: { driverAdapterError?: unknown } }) | undefined
   for (let depth = 0; error !== undefined && error !== null && depth < 6; depth++) {
-    if (typeof error.code === 'string' && (transientPrisma.has(error.code) || transientSystem.has(error.code))) return true
+    if (typeof error.code === 'string' && (transientPrisma.has(error.code) || transientSystem.has(error.code)))
+      return true
     if (typeof error.kind === 'string' && transientKinds.has(error.kind)) return true
     // The driver reports a connection that ended under a query by text only.
     const text = typeof error.message === 'string' ? error.message : ''
-    if (/^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect)/.test(text))
+    if (
+      /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect)/.test(
+        text,
+      )
+    )
       return true
     error = (error.meta?.driverAdapterError ?? error.cause) as typeof error
   }

@@ -45,10 +45,15 @@ export function createDoorbell({ db, url, origin, pollMs, warn }: DoorbellOption
     if (ids.length === 0) return
     polling = true
     try {
-      const rows = await db.$queryRaw<{ id: string; seq: number }[]>`SELECT id, seq FROM "Session" WHERE id = ANY (${ids})`
+      const rows = await db.$queryRaw<
+        { id: string; seq: number }[]
+      >`SELECT id, seq FROM "Session" WHERE id = ANY (${ids})`
       const moved = rows.filter(({ id, seq }) => bySession.has(id) && polledSeq.get(id) !== seq)
       for (const { id, seq } of moved) polledSeq.set(id, seq)
-      ring(moved.map(({ id }) => id), true)
+      ring(
+        moved.map(({ id }) => id),
+        true,
+      )
     } catch (thrown) {
       if (!closed) warn?.(asError(thrown), 'doorbell poll')
     } finally {
@@ -58,7 +63,8 @@ export function createDoorbell({ db, url, origin, pollMs, warn }: DoorbellOption
 
   const timer = setInterval(() => void poll(), pollMs)
   timer.unref()
-  const connection = url === null ? null : listenForever(url, origin, ring, (error) => !closed && warn?.(error, 'LISTEN'))
+  const connection =
+    url === null ? null : listenForever(url, origin, ring, (error) => !closed && warn?.(error, 'LISTEN'))
 
   return {
     listen(sessionId, heard) {

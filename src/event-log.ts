@@ -22,7 +22,11 @@ export interface EventLog {
    * Every event after `after`, exactly once and in order, then each new one as it commits; never ends by itself. A hand-written
    * pull iterator: `return()` (or the signal) ends a pending wait at once and leaves no listener behind.
    */
-  follow(sessionId: string, after: number, options?: { signal?: AbortSignal; pageSize?: number }): AsyncIterableIterator<StoredEvent>
+  follow(
+    sessionId: string,
+    after: number,
+    options?: { signal?: AbortSignal; pageSize?: number },
+  ): AsyncIterableIterator<StoredEvent>
   /** Resolves when no append waits or is under way. */
   idle(): Promise<void>
 }

@@ -49,7 +49,8 @@ const keyColumns: Record<RowTable, readonly string[]> = {
 }
 
 /** The key of a row within its session, as one string. */
-export const keyOf = (table: RowTable, row: Row) => keyColumns[table].map((column) => String(row[column])).join('\u0001')
+export const keyOf = (table: RowTable, row: Row) =>
+  keyColumns[table].map((column) => String(row[column])).join('\u0001')
 
 /** May this row still be updated? The same rule stands in holdfast_append's WHERE clauses. Columns not given count as open. */
 export function isOpen(table: RowTable, row: Row): boolean {

@@ -9,7 +9,7 @@
 //   each     all live rows of the session in one go (arm, disarm, settle)
 // and the session's own row is set and added to.
 
-import { type EventPayloads, type NewEvent, type StepError, type Usage, noUsage } from './events.ts'
+import { type EventPayloads, type NewEvent, noUsage, type StepError, type Usage } from './events.ts'
 import { recoveryIdOf } from './ids.ts'
 
 export type Cell = unknown
@@ -88,7 +88,11 @@ const message = (event: PlacedEvent, row: Row & { id: string; kind: string }): C
   },
 })
 
-const part = (event: PlacedEvent, kind: 'TEXT' | 'REASONING', payload: { messageId: string; index: number }): Change => ({
+const part = (
+  event: PlacedEvent,
+  kind: 'TEXT' | 'REASONING',
+  payload: { messageId: string; index: number },
+): Change => ({
   op: 'insert',
   table: 'Part',
   row: {
@@ -124,7 +128,12 @@ const input = (event: PlacedEvent, row: Row & { id: string; kind: string; delive
   },
 })
 
-const changeInput = (messageId: string, set: Row): Change => ({ op: 'update', table: 'Input', key: { id: messageId }, set })
+const changeInput = (messageId: string, set: Row): Change => ({
+  op: 'update',
+  table: 'Input',
+  key: { id: messageId },
+  set,
+})
 
 const changeTool = (payload: { messageId: string; callId: string }, set: Row): Change => ({
   op: 'update',
@@ -172,9 +181,7 @@ export function project(event: PlacedEvent): Change[] {
     }
     case 'session.updated': {
       const { title, instructions, model, archived, archivedAt } = event.payload
-      return [
-        { op: 'session', set: { title, instructions, model, archivedAt: archived ? (archivedAt ?? at) : null } },
-      ]
+      return [{ op: 'session', set: { title, instructions, model, archivedAt: archived ? (archivedAt ?? at) : null } }]
     }
     case 'prompt.admitted': {
       const { messageId, inputKind, text, attachments, delivery, requestExecution } = event.payload

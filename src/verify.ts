@@ -92,7 +92,8 @@ export async function verifyIn(tx: Tx, sessionId: string): Promise<Verification 
   } catch (thrown) {
     return { consistent: false, events: session.seq, differences: [String(thrown)] }
   }
-  if (replayed.session === null) return { consistent: false, events: 0, differences: [`Session ${sessionId}: no events`] }
+  if (replayed.session === null)
+    return { consistent: false, events: 0, differences: [`Session ${sessionId}: no events`] }
   compareRow(`Session ${sessionId}`, replayed.session, session, differences)
   for (const [table, rows] of Object.entries(await storedRows(tx, sessionId)) as [RowTable, Row[]][]) {
     const expected = new Map(replayed.tables[table])

@@ -47,7 +47,10 @@ function checkRequest(core: Core, { sessionId, messageId }: AdmitPromptInput, re
     return invalidInput('attachments', `are ${request.attachments.length}, at most ${attachmentsMax} are taken`)
   let bytes = 0
   for (const [n, attachment] of request.attachments.entries()) {
-    const stored = brokenTextRule(`${attachment.name}${attachment.mediaType}${attachment.url}`, Number.POSITIVE_INFINITY)
+    const stored = brokenTextRule(
+      `${attachment.name}${attachment.mediaType}${attachment.url}`,
+      Number.POSITIVE_INFINITY,
+    )
     if (stored !== null) return invalidInput('attachments', `attachment ${n + 1} ${stored}`)
     const checked = checkAttachment(attachment)
     if ('rule' in checked) return invalidInput('attachments', `attachment ${n + 1}: ${checked.rule}`)
@@ -131,9 +134,7 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
     if (limit !== null) return limit
     const outcome = await core.eventLog.append({
       sessionId,
-      events: [
-        event('prompt.admitted', { messageId, inputKind: 'PROMPT', ...request, requestExecution: resume }),
-      ],
+      events: [event('prompt.admitted', { messageId, inputKind: 'PROMPT', ...request, requestExecution: resume })],
     })
     if (outcome.kind === 'appended') {
       if (resume) wake(core, sessionId)

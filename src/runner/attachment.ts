@@ -30,7 +30,10 @@ export function checkAttachment({ name, mediaType, url }: Attachment): { bytes: 
   if (/^data:/i.test(url)) {
     const data = parseDataUrl(url)
     if (data === null) return { rule: 'a data: URL needs a comma before its data' }
-    if (!data.base64) return isPercentEncoded(data.body) ? { bytes: data.body.length } : { rule: 'a data: URL without ;base64 is percent-encoded' }
+    if (!data.base64)
+      return isPercentEncoded(data.body)
+        ? { bytes: data.body.length }
+        : { rule: 'a data: URL without ;base64 is percent-encoded' }
     if (!base64Rule.test(data.body)) return { rule: 'the data: URL is not valid base64' }
     return { bytes: Math.floor((data.body.length * 3) / 4) }
   }

@@ -4,7 +4,15 @@
 import { event, noUsage, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import type { Hold } from './hold.ts'
-import { cancelInteractions, declinedError, endParts, failCompaction, failTools, type OpenTool, readOpen } from './settle-open.ts'
+import {
+  cancelInteractions,
+  declinedError,
+  endParts,
+  failCompaction,
+  failTools,
+  type OpenTool,
+  readOpen,
+} from './settle-open.ts'
 
 const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
 const decideAgainMax = 20

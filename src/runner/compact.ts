@@ -16,6 +16,14 @@ export async function compactSession(
   _core: Core,
   _tenant: string,
   _input: { sessionId: string; messageId: string },
-): Promise<Outcome<'CompactSessionPayload' | 'PromptConflictError' | 'SessionNotFoundError' | 'InvalidInputError' | 'LimitExceededError'>> {
+): Promise<
+  Outcome<
+    | 'CompactSessionPayload'
+    | 'PromptConflictError'
+    | 'SessionNotFoundError'
+    | 'InvalidInputError'
+    | 'LimitExceededError'
+  >
+> {
   throw new NotSupportedError('compactSession')
 }

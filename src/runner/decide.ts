@@ -1,24 +1,179 @@
-// Decisions on approvals and questions (design section 7). This version asks nobody yet: tools that need approval are refused at start,
-// so an interaction id names nothing, and that is the answer.
+// Decisions on approvals and questions (design section 7). The first decision wins; it commits with the interaction armed, so that
+// any process can carry it out. One that stops the activity settles it in the same commit, or moves a live claim to CANCELLING.
 
-import { NotSupportedError } from './compact.ts'
-import type { Core } from './core.ts'
-import type { Outcome } from './outcomes.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { event, type InteractionState, type JsonValue, type NewEvent, noUsage, type StepError } from '../events.ts'
+import type { Interaction } from '../generated/prisma/client.ts'
+import { decidedError } from './asked.ts'
+import { type Core, wake } from './core.ts'
+import { readWork } from './eligible.ts'
+import { decideAgainMax, invalidInput, type Outcome } from './outcomes.ts'
+import { brokenTextRule } from './rules.ts'
+import { cancelInteractions, failTools, type OpenTool, readOpen } from './settle-open.ts'
 
-type Decision = Outcome<'InteractionPayload' | 'InteractionNotFoundError' | 'InteractionSettledError' | 'InvalidInputError'>
+type Maybe<T> = T | null | undefined
+type Decision = Outcome<
+  'InteractionPayload' | 'InteractionNotFoundError' | 'InteractionSettledError' | 'InvalidInputError'
+>
 
-async function decide(core: Core, tenant: string, interactionId: string): Promise<Decision> {
-  const interaction = await core.db.interaction.findFirst({ where: { id: interactionId, session: { tenant } } })
-  if (interaction !== null) throw new NotSupportedError('deciding an interaction')
-  return {
-    type: 'InteractionNotFoundError',
-    message: `there is no interaction ${interactionId}`,
-    interactionId,
-  }
+/** What a person decided, complete. */
+interface Settled {
+  state: Exclude<InteractionState, 'OPEN'>
+  answer: JsonValue
+  feedback: string | null
+  editedInput: JsonValue
+  remember: boolean
+  stops: boolean
 }
 
-type ById = { interactionId: string }
+const aborted: StepError = { code: 'ABORTED', message: 'the user ended the activity' }
 
-export const decideApproval = (core: Core, tenant: string, { interactionId }: ById) => decide(core, tenant, interactionId)
-export const answerQuestion = (core: Core, tenant: string, { interactionId }: ById) => decide(core, tenant, interactionId)
-export const dismissQuestion = (core: Core, tenant: string, { interactionId }: ById) => decide(core, tenant, interactionId)
+const nothing = { answer: null, feedback: null, editedInput: null, remember: false, stops: false } as const
+
+/** Is this the decision that stands? Then the call is a retry. */
+const isSame = (row: Interaction, settled: Settled) =>
+  row.state === settled.state &&
+  row.stops === settled.stops &&
+  row.remember === settled.remember &&
+  row.feedback === settled.feedback &&
+  isDeepStrictEqual(row.answer, settled.answer) &&
+  isDeepStrictEqual(row.editedInput, settled.editedInput)
+
+/** Ends the activity of a step that waits: nobody holds a claim, so all of it is settled here, in one commit. */
+async function stopUnclaimed(core: Core, row: Interaction, decided: NewEvent, settled: Settled): Promise<NewEvent[]> {
+  const open = await readOpen(core.db, row.sessionId)
+  const others = { ...open, interactions: open.interactions.filter(({ id }) => id !== row.id) }
+  const errorOf = (tool: OpenTool) =>
+    tool.callId === row.callId && tool.messageId === row.messageId ? decidedError(settled) : aborted
+  return [
+    event('interrupt.requested', { interruptedExecutionId: null }),
+    decided,
+    ...cancelInteractions(others),
+    ...failTools(open, errorOf),
+    ...(open.step === null
+      ? []
+      : [event('step.interrupted', { messageId: open.step.messageId, error: aborted, usage: noUsage })]),
+  ]
+}
+
+/** Appends the decision if the interaction is still open; looks again when the session moved. */
+async function settle(
+  core: Core,
+  tenant: string,
+  interactionId: string,
+  decide: (row: Interaction) => Settled | Outcome<'InvalidInputError'>,
+): Promise<Decision> {
+  for (let look = 0; look < decideAgainMax; look++) {
+    const row = await core.db.interaction.findFirst({ where: { id: interactionId, session: { tenant } } })
+    if (row === null) {
+      const message = `there is no interaction ${interactionId}`
+      return { type: 'InteractionNotFoundError', message, interactionId }
+    }
+    const settled = decide(row)
+    if ('type' in settled) return settled
+    if (row.state !== 'OPEN') {
+      if (isSame(row, settled)) return { type: 'InteractionPayload', interactionId }
+      const message = `the interaction is ${row.state} already; the first decision counts`
+      return { type: 'InteractionSettledError', message, interactionId }
+    }
+    const { sessionId } = row
+    const work = await readWork(core.db, sessionId)
+    if (work === null) throw new Error(`session ${sessionId} is gone`)
+    const { stops, ...payload } = settled
+    const decided = event('interaction.settled', { interactionId, ...payload, ...(stops ? { stops } : {}) })
+    if (!stops) {
+      const outcome = await core.eventLog.append({ sessionId, events: [decided], expectedSeq: work.seq })
+      if (outcome.kind !== 'appended') continue
+      wake(core, sessionId)
+      return { type: 'InteractionPayload', interactionId }
+    }
+    if (work.claim === null || work.claim.phase === 'CANCELLED') {
+      const events = await stopUnclaimed(core, row, decided, settled)
+      const outcome = await core.eventLog.append({ sessionId, events, expectedSeq: work.seq, unclaimed: true })
+      if (outcome.kind !== 'appended') continue
+      return { type: 'InteractionPayload', interactionId }
+    }
+    // Somebody runs the rest of the step: the same commit stops it, and its owner settles the declined tool with it (ASK-21).
+    const { executionId, phase } = work.claim
+    const isCancelling = phase === 'CANCELLING'
+    const outcome = await core.eventLog.append({
+      sessionId,
+      events: isCancelling
+        ? [decided]
+        : [decided, event('interrupt.requested', { interruptedExecutionId: executionId })],
+      fence: { executionId, owner: null, phases: [phase], live: false },
+      expectedSeq: work.seq,
+      ...(isCancelling ? {} : { claim: { kind: 'move', to: 'CANCELLING' } }),
+    })
+    if (outcome.kind !== 'appended') continue
+    const hold = core.leases.heldBy(sessionId)
+    if (hold?.executionId === executionId) hold.end('cancelled')
+    return { type: 'InteractionPayload', interactionId }
+  }
+  throw new Error(`the session of ${interactionId} moved ${decideAgainMax} times while it was decided`)
+}
+
+const wrongKind = (row: Interaction) =>
+  invalidInput('interactionId', `names ${row.kind === 'APPROVAL' ? 'an approval' : 'a question'}`)
+
+const feedbackBytesMax = 64 * 1024
+
+/** APPROVE runs the tool (with editedInput instead, if given), the others tell the model or end the activity. */
+export function decideApproval(
+  core: Core,
+  tenant: string,
+  input: {
+    interactionId: string
+    decision: 'APPROVE' | 'DECLINE_AND_STOP' | 'DECLINE_AND_CONTINUE'
+    feedback?: Maybe<string>
+    editedInput?: unknown
+    remember?: Maybe<boolean>
+  },
+): Promise<Decision> {
+  const { decision } = input
+  const feedback = input.feedback ?? null
+  const editedInput = (input.editedInput ?? null) as JsonValue
+  const remember = input.remember ?? false
+  return settle(core, tenant, input.interactionId, (row) => {
+    if (row.kind !== 'APPROVAL') return wrongKind(row)
+    const rule = feedback === null ? null : brokenTextRule(feedback, feedbackBytesMax)
+    if (rule !== null) return invalidInput('feedback', rule)
+    const isApproval = decision === 'APPROVE'
+    if (remember && !isApproval) return invalidInput('remember', 'goes with APPROVE only')
+    if (editedInput !== null) {
+      if (!isApproval) return invalidInput('editedInput', 'goes with APPROVE only')
+      const stored = brokenTextRule(
+        JSON.stringify(editedInput).replaceAll('\\u0000', '\u0000'),
+        core.config.limits.textBytes,
+      )
+      if (stored !== null) return invalidInput('editedInput', stored)
+      const tool = core.tools.get(row.toolName)
+      if (tool === undefined) return invalidInput('editedInput', `the tool "${row.toolName}" is not there any more`)
+      const checked = tool.validate(editedInput)
+      if (!checked.ok) return invalidInput('editedInput', `${checked.field}: ${checked.message}`)
+    }
+    if (isApproval) return { ...nothing, state: 'APPROVED', feedback, editedInput, remember }
+    return { ...nothing, state: 'DECLINED', feedback, stops: decision === 'DECLINE_AND_STOP' }
+  })
+}
+
+/** The answer becomes the output of the tool that asked. */
+export function answerQuestion(
+  core: Core,
+  tenant: string,
+  { interactionId, answer }: { interactionId: string; answer: unknown },
+): Promise<Decision> {
+  return settle(core, tenant, interactionId, (row) => {
+    if (row.kind !== 'QUESTION') return wrongKind(row)
+    const text = JSON.stringify(answer ?? null)
+    const rule = brokenTextRule(text.replaceAll('\\u0000', '\u0000'), core.config.limits.textBytes)
+    if (rule !== null || answer == null) return invalidInput('answer', rule ?? 'must not be null')
+    return { ...nothing, state: 'ANSWERED', answer: answer as JsonValue }
+  })
+}
+
+/** Ends the activity without an answer. */
+export const dismissQuestion = (core: Core, tenant: string, { interactionId }: { interactionId: string }) =>
+  settle(core, tenant, interactionId, (row) =>
+    row.kind === 'QUESTION' ? { ...nothing, state: 'DISMISSED', stops: true } : wrongKind(row),
+  )

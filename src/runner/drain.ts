@@ -4,14 +4,14 @@
 //   wake → eligible? → execution.started + claim → ┌ boundary → step → boundary ┐ → execution.settled, claim removed
 
 import { asError } from '../errors.ts'
-import { event, type ExecutionOutcome } from '../events.ts'
+import { type ExecutionOutcome, event } from '../events.ts'
 import { newExecutionId } from '../ids.ts'
 import { cleanUp } from './cleanup.ts'
 import type { Core } from './core.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
 import { createHold, type Hold } from './hold.ts'
 import { readPromoted } from './prepare.ts'
-import { fenceFailed, promotionsOf, type Retry, runStep } from './step.ts'
+import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep } from './step.ts'
 
 /** How often a decision is taken again because the session moved; each time somebody else made progress. */
 const decideAgainMax = 1000
@@ -78,22 +78,29 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     }
     if (hold.ended === 'lost') return 'again'
     if (hold.ended === 'shutdown' || core.stopping.aborted) return 'leaving'
-    if (look > decideAgainMax + steps * decideAgainMax) throw new Error('the session moves faster than it can be decided on')
+    if (look > decideAgainMax + steps * decideAgainMax)
+      throw new Error('the session moves faster than it can be decided on')
 
     const work = await readWork(core.db, sessionId)
     if (work === null) throw new Error(`session ${sessionId} is gone`)
+    // A step that waits for people is taken up where it stands; no boundary is reached before it has ended.
+    const openStep = retry === null && work.open?.kind === 'ASSISTANT' && work.open.streamed ? work.open : null
     // Another attempt of the open step is no boundary: nothing is promoted within it.
-    const boundary: Boundary = retry?.messageId != null ? { kind: 'step', promote: [] } : atBoundary(work)
+    const isWithinStep = openStep !== null || retry?.messageId != null
+    const boundary: Boundary = isWithinStep ? { kind: 'step', promote: [] } : atBoundary(work)
     if (boundary.kind === 'compact') throw new Error('compaction requests are not run by this version')
     if (boundary.kind === 'rest') {
       if ((await settle(core, hold, work, 'SUCCEEDED')) === 'done') return 'idle'
       continue
     }
-    if (steps > 0 && hold.phase === 'SAFE' && core.coordinator.othersWait() && isOwed(work)) {
+    if (!isWithinStep && steps > 0 && hold.phase === 'SAFE' && core.coordinator.othersWait() && isOwed(work)) {
       if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
       continue
     }
-    const result = await runStep(core, hold, work, boundary.promote, retry)
+    const result =
+      openStep === null
+        ? await runStep(core, hold, work, boundary.promote, retry)
+        : await resumeStep(core, hold, openStep.messageId)
     if (result.kind === 'settled' || result.kind === 'retry') steps++
     const next = await afterStep(core, hold, result)
     if (next.end !== undefined) return next.end
@@ -114,6 +121,7 @@ async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<type
     case 'finished':
       return { ...none, end: 'again' }
     case 'released':
+    case 'waiting':
       return { ...none, end: 'idle' }
     case 'stopped':
       return { ...none, ignoring: result.ignoring }

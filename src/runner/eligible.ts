@@ -76,7 +76,9 @@ export type Boundary =
 /** The next move at a safe boundary of a claimed session. Continuations go first, then steers together, then one queued input. */
 export function atBoundary(work: Work): Boundary {
   const continuations = work.pending.filter(({ kind }) => kind === 'CONTINUATION')
-  const steers = work.pending.filter(({ kind, delivery }) => kind === 'COMPACTION' || (kind === 'PROMPT' && delivery === 'STEER'))
+  const steers = work.pending.filter(
+    ({ kind, delivery }) => kind === 'COMPACTION' || (kind === 'PROMPT' && delivery === 'STEER'),
+  )
   const barrier = steers.findIndex(({ kind }) => kind === 'COMPACTION')
   const beforeBarrier = barrier === -1 ? steers : steers.slice(0, barrier)
   const asksByItself = continuations.some(({ recoveryPhase }) => recoveryPhase === 'UNKNOWN')

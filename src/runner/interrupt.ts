@@ -12,13 +12,24 @@ import type { Core } from './core.ts'
 import { isOwed, readWork, type Work } from './eligible.ts'
 import { decideAgainMax, type Outcome, sessionNotFound } from './outcomes.ts'
 import { findSession } from './sessions.ts'
-import { cancelInteractions, declinedError, endParts, failCompaction, failTools, type OpenRows, readOpen } from './settle-open.ts'
+import {
+  cancelInteractions,
+  declinedError,
+  endParts,
+  failCompaction,
+  failTools,
+  type OpenRows,
+  readOpen,
+} from './settle-open.ts'
 
 /** How long the mutation waits for the owner's cleanup. */
 export const interruptDeadlineMs = 30_000
 
 const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
-const unknown: StepError = { code: 'OUTCOME_UNKNOWN', message: 'interrupted after its process was gone; what it did is not known' }
+const unknown: StepError = {
+  code: 'OUTCOME_UNKNOWN',
+  message: 'interrupted after its process was gone; what it did is not known',
+}
 
 type InterruptOutcome = Outcome<'InterruptSessionPayload' | 'InterruptPendingError' | 'SessionNotFoundError'>
 
@@ -58,7 +69,9 @@ function settleOpen(open: OpenRows, startedError: StepError): NewEvent[] {
     ...cancelInteractions(open),
     ...failTools(open, errorOf),
     ...failCompaction(open, aborted),
-    ...(step === null ? [] : [event('step.interrupted', { messageId: step.messageId, error: aborted, usage: noUsage })]),
+    ...(step === null
+      ? []
+      : [event('step.interrupted', { messageId: step.messageId, error: aborted, usage: noUsage })]),
   ]
 }
 
@@ -66,7 +79,8 @@ function settleOpen(open: OpenRows, startedError: StepError): NewEvent[] {
 async function interruptUnclaimed(core: Core, sessionId: string, work: Work): Promise<'done' | 'nothing' | 'again'> {
   const open = await readOpen(core.db, sessionId)
   if (open.seq !== work.seq) return 'again'
-  if (!isOwed(work) && open.step === null && open.compaction === null && open.interactions.length === 0) return 'nothing'
+  if (!isOwed(work) && open.step === null && open.compaction === null && open.interactions.length === 0)
+    return 'nothing'
   const outcome = await core.eventLog.append({
     sessionId,
     events: [requested(null), ...settleOpen(open, aborted)],
@@ -100,7 +114,12 @@ async function takeOver(core: Core, claim: ClaimRow): Promise<boolean> {
 }
 
 /** Waits until the claim of this execution is gone. `lapsed`: its owner will not do it any more. */
-async function untilSettled(core: Core, sessionId: string, executionId: string, deadline: number): Promise<'settled' | 'lapsed' | 'pending'> {
+async function untilSettled(
+  core: Core,
+  sessionId: string,
+  executionId: string,
+  deadline: number,
+): Promise<'settled' | 'lapsed' | 'pending'> {
   let wake = () => {}
   let rung = true
   const stop = core.doorbell.listen(sessionId, () => {

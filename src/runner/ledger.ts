@@ -98,7 +98,11 @@ export function createLedger(messageId: string): Ledger {
     return { kind: 'end', index: part.index, events: [started, endOf(part, state)] }
   }
 
-  function callStarted(callId: string, name: string, providerExecuted: boolean): { call: LedgerCall; begins: NewEvent } {
+  function callStarted(
+    callId: string,
+    name: string,
+    providerExecuted: boolean,
+  ): { call: LedgerCall; begins: NewEvent } {
     const call: LedgerCall = { index: nextIndex++, name, state: 'streaming', providerExecuted }
     calls.set(callId, call)
     const payload = { messageId, index: call.index, callId, name, ...(providerExecuted ? { providerExecuted } : {}) }
@@ -171,7 +175,13 @@ export function createLedger(messageId: string): Ledger {
     openCalls: () =>
       [...calls]
         .filter(([, { state }]) => state !== 'settled')
-        .map(([callId, { name, state, index, providerExecuted }]) => ({ callId, name, state, index, providerExecuted })),
+        .map(([callId, { name, state, index, providerExecuted }]) => ({
+          callId,
+          name,
+          state,
+          index,
+          providerExecuted,
+        })),
     get finish() {
       return finish
     },

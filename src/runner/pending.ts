@@ -61,7 +61,8 @@ export const withdrawPrompt = (core: Core, tenant: string, input: { sessionId: s
 export const changeDelivery = (core: Core, tenant: string, input: Change & { delivery: Delivery }) =>
   changePending(core, tenant, input, ({ id, state, kind, delivery }) => {
     if (state !== 'PENDING') return notPending(id)
-    if (kind === 'COMPACTION') return invalidInput('messageId', 'is a compaction request, which has no delivery to change')
+    if (kind === 'COMPACTION')
+      return invalidInput('messageId', 'is a compaction request, which has no delivery to change')
     if (delivery === input.delivery) return 'done'
     return event('prompt.delivery_changed', { messageId: id, delivery: input.delivery })
   })

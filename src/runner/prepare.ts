@@ -20,7 +20,11 @@ export interface Prepared {
 }
 
 /** What this boundary promotes, in order, with its content. */
-export async function readPromoted(core: Core, sessionId: string, inputs: readonly PendingInput[]): Promise<Promoted[]> {
+export async function readPromoted(
+  core: Core,
+  sessionId: string,
+  inputs: readonly PendingInput[],
+): Promise<Promoted[]> {
   if (inputs.length === 0) return []
   const rows = await core.db.input.findMany({ where: { sessionId, id: { in: inputs.map(({ id }) => id) } } })
   const byId = new Map(rows.map((row) => [row.id, row]))

@@ -15,7 +15,9 @@ export async function resumeSession(
   core: Core,
   tenant: string,
   { sessionId, ifSeq }: { sessionId: string; ifSeq?: number | null | undefined },
-): Promise<Outcome<'ResumeSessionPayload' | 'SessionNotFoundError' | 'SessionQuarantinedError' | 'SessionChangedError'>> {
+): Promise<
+  Outcome<'ResumeSessionPayload' | 'SessionNotFoundError' | 'SessionQuarantinedError' | 'SessionChangedError'>
+> {
   for (let look = 0; look < decideAgainMax; look++) {
     if ((await findSession(core, tenant, sessionId)) === null) return sessionNotFound(sessionId)
     const work = await readWork(core.db, sessionId)

@@ -21,7 +21,10 @@ const dayMs = 24 * 3600 * 1000
 
 type Invalid = Outcome<'InvalidInputError'>
 
-function checkFields(core: Core, { title, instructions, model }: Omit<CreateSessionInput, 'sessionId'>): Invalid | null {
+function checkFields(
+  core: Core,
+  { title, instructions, model }: Omit<CreateSessionInput, 'sessionId'>,
+): Invalid | null {
   const titleRule = title == null ? null : brokenTextRule(title, titleBytesMax)
   if (titleRule !== null) return invalidInput('title', titleRule)
   const instructionsRule = instructions == null ? null : brokenTextRule(instructions, core.config.limits.textBytes)
@@ -145,7 +148,8 @@ async function change(
       wanted.model === session.model &&
       wanted.archived === (session.archivedAt !== null)
     if (isSame) return { type: 'UpdateSessionPayload', sessionId }
-    const archivedAt = wanted.archived && session.archivedAt !== null ? { archivedAt: session.archivedAt.toISOString() } : {}
+    const archivedAt =
+      wanted.archived && session.archivedAt !== null ? { archivedAt: session.archivedAt.toISOString() } : {}
     const updated = event('session.updated', { ...wanted, ...archivedAt })
     const outcome = await core.eventLog.append({ sessionId, events: [updated], expectedSeq: session.seq })
     if (outcome.kind === 'appended') return { type: 'UpdateSessionPayload', sessionId }

@@ -56,7 +56,10 @@ export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
 }
 
 /** Ends open parts with the text at hand: the longer of what the owner had and what the chunks kept. */
-export function endParts(open: OpenRows, live: Iterable<{ messageId: string; index: number; text: string }> = []): NewEvent[] {
+export function endParts(
+  open: OpenRows,
+  live: Iterable<{ messageId: string; index: number; text: string }> = [],
+): NewEvent[] {
   const own = new Map([...live].map(({ messageId, index, text }) => [`${messageId}/${index}`, text]))
   return open.parts.map(({ messageId, index, kind, text }) => {
     const mine = own.get(`${messageId}/${index}`) ?? ''

@@ -3,23 +3,23 @@
 //   prepare → [promotions, step.started, claim to UNKNOWN] → request → every event to the ledger, each call dispatched as it completes
 //   → the stream's real end → tools settled → classified once → terminal and the claim's move, or a notice and another attempt
 
-import { asError } from '../errors.ts'
-import { event, type JsonValue, type NewEvent, noUsage, type StepError } from '../events.ts'
-import type { ClaimMove } from '../event-log.ts'
 import { databaseNow } from '../db.ts'
+import { asError } from '../errors.ts'
+import type { ClaimMove } from '../event-log.ts'
+import { event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
+import type { Asked } from './asked.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
 import type { Promoted } from './history.ts'
 import { type Hold, HoldEnded } from './hold.ts'
-import { type CallRequest, createLedger, type Ledger } from './ledger.ts'
+import { createLedger, type Ledger } from './ledger.ts'
 import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import { type Prepared, prepare, readPromoted } from './prepare.ts'
 import { attemptsMax, retryDelayMs } from './retry.ts'
 import { classify, type Settlement } from './settlement.ts'
-import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
-import { runTool } from './tools/run-tool.ts'
+import { createStepTools, type StepTools } from './step-tools.ts'
 
 /** A retry that is due: which attempt, and the message to go on with (null: output was kept, a new message begins). */
 export interface Retry {
@@ -36,6 +36,8 @@ export type StepResult =
   | { kind: 'finished' }
   /** Preparation failed for now: given back with a time. */
   | { kind: 'released' }
+  /** Only people are left to act: the step stays open, the claim is given back (section 7). */
+  | { kind: 'waiting' }
   /** The session moved before the step began: look again. */
   | { kind: 'stale' }
   /** The hold ended; `ignoring` are the calls whose tools still run in spite of their signal. */
@@ -43,6 +45,9 @@ export type StepResult =
 
 /** How long a session rests whose next step could not be prepared for now. */
 export const preparationRestMs = 10_000
+
+/** How often an outcome is decided again because a person decided in between. */
+const decideAgainMax = 100
 
 const stopped: StepResult = { kind: 'stopped', ignoring: new Set() }
 
@@ -157,109 +162,16 @@ async function attemptStep(
 ): Promise<StepResult> {
   const { sessionId, executionId } = hold
   const { messageId } = ledger
-  const running = new Map<string, Promise<void>>()
-  const calls = [...prepared.calls]
-  let toolInfraFailure: Error | null = null
-  let stepError: StepError | null = null
   let providerFailure: ProviderFailure | null = null
-
-  /** Every write of the attempt: refused as soon as the claim is not ours in phase UNKNOWN. */
-  async function write(events: NewEvent[], claim?: ClaimMove): Promise<void> {
-    const fence = hold.fence(['UNKNOWN'])
-    const outcome = await core.eventLog.append({ sessionId, events, fence, ...(claim ? { claim } : {}) })
-    if (outcome.kind === 'appended') {
-      if (claim?.kind === 'move') hold.phase = claim.to
-      return
-    }
-    await fenceFailed(core, hold, 'append')
-    throw new HoldEnded(hold.ended ?? 'lost')
-  }
-
-  const failCall = (callId: string, error: StepError) => event('tool.failed', { messageId, callId, error })
-
-  function dispatch(call: CallRequest, input: unknown): void {
-    // The append before this was fenced; what is left is the time since then, judged by our own count (CLAIM-15).
-    if (hold.signal.aborted || !core.leases.isFresh(hold)) return
-    const { callId, name } = call
-    ledger.mark(callId, 'running')
-    const tool = core.tools.get(name)!
-    const task = runTool({
-      tool,
-      input,
-      sessionId,
-      messageId,
-      callId,
-      timeoutMs: tool.timeoutMs ?? core.config.toolTimeoutMs,
-      signal: hold.signal,
-      clock: core.clock,
-      progress: (progress) => core.live.progress(sessionId, { messageId, callId, progress }),
-    }).then(async (outcome) => {
-      if (hold.signal.aborted) return
-      try {
-        const settled =
-          outcome.kind === 'succeeded'
-            ? event('tool.succeeded', { messageId, callId, output: outcome.output })
-            : failCall(callId, outcome.error)
-        await write([settled])
-        ledger.mark(callId, 'settled')
-      } catch (thrown) {
-        if (!(thrown instanceof HoldEnded)) toolInfraFailure ??= asError(thrown)
-      }
-    })
-    running.set(callId, task.finally(() => running.delete(callId)))
-  }
-
-  /** A complete call: its fate is committed before anything of it happens (TOOL-02). */
-  async function takeCall(call: CallRequest, begins: NewEvent | null): Promise<void> {
-    const { callId, index, name, providerExecuted, state } = call
-    await core.live.end(sessionId, messageId, index)
-    const before = begins === null ? [] : [begins]
-    const input = parseInput(call.input)
-    const called = (toolInput: JsonValue) =>
-      event('tool.called', {
-        messageId,
-        index,
-        callId,
-        name,
-        toolInput,
-        ...(providerExecuted ? { providerExecuted } : {}),
-        ...(state === undefined ? {} : { state }),
-      })
-    const refuse = async (events: NewEvent[], error: StepError) => {
-      await write([...before, ...events, failCall(callId, error)])
-      ledger.mark(callId, 'settled')
-    }
-    if (providerExecuted) {
-      await write([...before, called(input ?? {})])
-      ledger.mark(callId, 'called')
-      return
-    }
-    if (input === null) {
-      calls.push({ name, input: null })
-      return refuse([], { code: 'TOOL_INPUT', message: 'the arguments are not a JSON object' })
-    }
-    const count = repetition(calls, { name, input })
-    calls.push({ name, input })
-    const tool = core.tools.get(name)
-    if (tool === undefined) {
-      const known = [...core.tools.keys()].join(', ')
-      return refuse([called(input)], { code: 'UNKNOWN_TOOL', message: `there is no tool "${name}"; there are: ${known}` })
-    }
-    if (prepared.isLastStep) {
-      const message = `not run: the activity has reached its limit of ${core.config.stepLimit} steps`
-      return refuse([called(input)], { code: 'STEP_LIMIT', message })
-    }
-    const checked = tool.validate(input)
-    if (!checked.ok) return refuse([], { code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
-    if (count >= guardedFrom) {
-      const message = `not run: the same call was made ${count} times in a row; do something else`
-      if (count >= failsAt) stepError = { code: 'LOOP_GUARD', message: `the model made the same call of ${name} ${count} times in a row` }
-      return refuse([called(input)], { code: 'LOOP_GUARD', message })
-    }
-    await write([...before, called(input), event('tool.started', { messageId, callId })])
-    ledger.mark(callId, 'called')
-    dispatch(call, checked.value)
-  }
+  let infraFailure: Error | null = null
+  const write = (events: NewEvent[]) => append(core, hold, events).then(() => {})
+  const tools = createStepTools(core, hold, {
+    messageId,
+    isLastStep: prepared.isLastStep,
+    calls: prepared.calls,
+    write,
+    mark: ledger.mark,
+  })
 
   // The request. Its events are written one after the other; tools run beside it from the moment their call is durable.
   try {
@@ -284,95 +196,247 @@ async function attemptStep(
       else if (move.kind === 'end') {
         await core.live.end(sessionId, messageId, move.index)
         await write(move.events)
-      } else if (move.kind === 'call') await takeCall(move.call, move.begins)
+      } else if (move.kind === 'call') await tools.take(move.call, move.begins)
       else if (move.kind === 'result') await write([move.event])
     }
   } catch (thrown) {
     if (thrown instanceof ProviderFailure) providerFailure = thrown
-    else if (!hold.signal.aborted && !(thrown instanceof HoldEnded)) toolInfraFailure ??= asError(thrown)
+    else if (!hold.signal.aborted && !(thrown instanceof HoldEnded)) infraFailure = asError(thrown)
   }
-  if (hold.signal.aborted) return stopTools(core, running)
+  if (hold.signal.aborted) return { kind: 'stopped', ignoring: await tools.stop() }
 
-  // The stream has been read to its real end. What it left open ends now, with what was received.
+  try {
+    // The stream has been read to its real end. What it left open ends now, with what was received.
+    const closing = await closeStream(core, hold, ledger)
+    if (providerFailure === null && infraFailure === null) {
+      const { usage } = ledger
+      closing.push(event('step.streamed', { messageId, finish: ledger.finish ?? 'other', usage }))
+    }
+    if (tools.running() > 0 && closing.length > 0) await write(closing.splice(0))
+    return await settleStep(
+      core,
+      hold,
+      tools,
+      (open) => {
+        const refused: StepError | null =
+          ledger.finish === 'content-filter'
+            ? { code: 'PROVIDER_CONTENT', message: 'the provider stopped the answer for its content' }
+            : null
+        const settlement = classify({
+          interrupted: false,
+          providerFailure,
+          heldOverflow: null,
+          toolInfraFailure: infraFailure ?? tools.infraFailure(),
+          stepError: tools.stepError() ?? refused,
+          hasLocalCalls: ledger.hasLocalCalls(),
+          isLastStep: prepared.isLastStep,
+        })
+        return {
+          settlement,
+          closing,
+          finish: ledger.finish ?? 'other',
+          usage: ledger.usage,
+          open,
+          ledger,
+          attemptNumber,
+        }
+      },
+      messageId,
+    )
+  } catch (thrown) {
+    if (!(thrown instanceof HoldEnded)) throw thrown
+    return { kind: 'stopped', ignoring: await tools.stop() }
+  }
+}
+
+/**
+ * Takes up a step that was fully streamed and waits for people: carries out what has been decided, then waits again or ends the step
+ * (section 7). Nothing is known of its provider request but what the log keeps.
+ */
+export async function resumeStep(core: Core, hold: Hold, messageId: string): Promise<StepResult> {
+  const { sessionId } = hold
+  const step = await core.db.message.findUniqueOrThrow({ where: { id: messageId } })
+  const usage: Usage = {
+    inputTokens: Number(step.inputTokens ?? 0),
+    outputTokens: Number(step.outputTokens ?? 0),
+    reasoningTokens: Number(step.reasoningTokens ?? 0),
+    cachedInputTokens: Number(step.cachedInputTokens ?? 0),
+  }
+  const ledger = createLedger(messageId)
+  const tools = createStepTools(core, hold, {
+    messageId,
+    isLastStep: false,
+    calls: [],
+    write: async (events, options) => {
+      const claim: ClaimMove | undefined =
+        options?.dispatches && hold.phase === 'READY' ? { kind: 'move', to: 'UNKNOWN', messageId } : undefined
+      await append(core, hold, events, claim)
+    },
+    mark: () => {},
+  })
+  tools.resumeAsking()
+  try {
+    return await settleStep(
+      core,
+      hold,
+      tools,
+      (open) => {
+        const cause = tools.infraFailure()
+        const settlement: Settlement =
+          cause === null ? { kind: 'Clean', continues: true } : { kind: 'ToolInfraFailed', cause }
+        return {
+          settlement,
+          closing: [],
+          finish: step.finish ?? 'other',
+          usage,
+          open,
+          ledger,
+          attemptNumber: attemptsMax,
+        }
+      },
+      messageId,
+    )
+  } catch (thrown) {
+    if (!(thrown instanceof HoldEnded)) throw thrown
+    core.log.debug({ sessionId, messageId }, 'a resumed step was stopped')
+    return { kind: 'stopped', ignoring: await tools.stop() }
+  }
+}
+
+/** Every write within a step: refused as soon as the claim is not ours in the phase we believe in. */
+async function append(
+  core: Core,
+  hold: Hold,
+  events: NewEvent[],
+  claim?: ClaimMove,
+  expectedSeq?: number,
+): Promise<'written' | 'stale'> {
+  const isLast = claim?.kind === 'remove'
+  if (isLast) hold.closing = true
+  const outcome = await core.eventLog.append({
+    sessionId: hold.sessionId,
+    events,
+    fence: hold.fence([hold.phase]),
+    ...(claim === undefined ? {} : { claim }),
+    ...(expectedSeq === undefined ? {} : { expectedSeq }),
+  })
+  if (outcome.kind === 'appended') {
+    if (claim?.kind === 'move') hold.phase = claim.to
+    return 'written'
+  }
+  if (isLast) hold.closing = false
+  if (outcome.kind === 'stale') return 'stale'
+  await fenceFailed(core, hold, 'append')
+  throw new HoldEnded(hold.ended ?? 'lost')
+}
+
+/** Ends parts and calls that the provider never closed. */
+async function closeStream(core: Core, hold: Hold, ledger: Ledger): Promise<NewEvent[]> {
+  const { sessionId } = hold
+  const { messageId } = ledger
   const closing: NewEvent[] = []
   for (const { index, events } of ledger.openParts()) {
     await core.live.end(sessionId, messageId, index)
     closing.push(...events)
   }
-  for (const call of ledger.openCalls()) {
-    if (call.state !== 'streaming' && !call.providerExecuted) continue
-    await core.live.end(sessionId, messageId, call.index)
+  for (const { callId, index, state, providerExecuted } of ledger.openCalls()) {
+    if (state !== 'streaming' && !providerExecuted) continue
+    await core.live.end(sessionId, messageId, index)
     const error: StepError =
-      call.state === 'streaming'
+      state === 'streaming'
         ? { code: 'TOOL_INPUT', message: 'the arguments were never completed' }
         : { code: 'OUTCOME_UNKNOWN', message: 'the provider gave no result' }
-    closing.push(failCall(call.callId, error))
-    ledger.mark(call.callId, 'settled')
+    closing.push(event('tool.failed', { messageId, callId, error }))
+    ledger.mark(callId, 'settled')
   }
-  const isStreamed = providerFailure === null && toolInfraFailure === null
-  if (isStreamed) closing.push(event('step.streamed', { messageId }))
-  try {
-    if (running.size > 0 && closing.length > 0) await write(closing.splice(0))
-  } catch (thrown) {
-    if (!(thrown instanceof HoldEnded)) toolInfraFailure ??= asError(thrown)
-  }
-  await untilAborted(Promise.all(running.values()), hold.signal)
-  if (hold.signal.aborted) return stopTools(core, running)
+  return closing
+}
 
-  if (ledger.finish === 'content-filter')
-    stepError ??= { code: 'PROVIDER_CONTENT', message: 'the provider stopped the answer for its content' }
-  const settlement = classify({
-    interrupted: false,
-    providerFailure,
-    heldOverflow: null,
-    toolInfraFailure,
-    stepError,
-    hasLocalCalls: ledger.hasLocalCalls(),
-    isLastStep: prepared.isLastStep,
-  })
-  try {
-    return await settle(core, hold, ledger, closing, settlement, attemptNumber, write)
-  } catch (thrown) {
-    if (thrown instanceof HoldEnded) return stopTools(core, running)
-    throw thrown
+interface Settling {
+  settlement: Settlement
+  /** Events that still stand out, before the terminal. */
+  closing: NewEvent[]
+  finish: string
+  usage: Usage
+  /** Interactions that nobody has decided. */
+  open: Asked[]
+  ledger: Ledger
+  attemptNumber: number
+}
+
+/** Waits for the tools, classifies once, and carries the outcome out; decides again when a decision came in between. */
+async function settleStep(
+  core: Core,
+  hold: Hold,
+  tools: StepTools,
+  evidence: (open: Asked[]) => Settling,
+  messageId: string,
+): Promise<StepResult> {
+  for (let look = 0; look < decideAgainMax; look++) {
+    const { seq, open } = await tools.settled()
+    const result = await carryOut(core, hold, messageId, evidence(open), tools.isAsking() ? seq : undefined)
+    if (result.kind !== 'stale') return result
   }
+  throw new Error(`the step ${messageId} could not be settled: the session moved ${decideAgainMax} times`)
 }
 
 /** The flat list of effects that follows from the classification. */
-async function settle(
+async function carryOut(
   core: Core,
   hold: Hold,
-  ledger: Ledger,
-  closing: NewEvent[],
-  settlement: Settlement,
-  attemptNumber: number,
-  write: (events: NewEvent[], claim?: ClaimMove) => Promise<void>,
+  messageId: string,
+  { settlement, closing, finish, usage, open, ledger, attemptNumber }: Settling,
+  expectedSeq: number | undefined,
 ): Promise<StepResult> {
-  const { messageId, usage } = ledger
+  const write = (events: NewEvent[], claim: ClaimMove) =>
+    append(core, hold, [...closing, ...events], claim, expectedSeq)
+  // A step that fails leaves nobody to be asked and no tool that could still run.
+  const unasked = open.flatMap(({ id, callId }) => [
+    event('interaction.settled', {
+      interactionId: id,
+      state: 'CANCELLED',
+      answer: null,
+      feedback: null,
+      editedInput: null,
+      remember: false,
+    }),
+    event('tool.failed', {
+      messageId,
+      callId,
+      error: { code: 'NOT_STARTED', message: 'its step failed before anybody decided' },
+    }),
+  ])
   const fail = async (error: StepError, more: NewEvent[] = []): Promise<StepResult> => {
     const failed = event('step.failed', { messageId, error, usage, continues: false })
-    await write([...closing, ...more, failed], { kind: 'move', to: 'SAFE' })
-    return { kind: 'settled', continues: false, failed: true }
+    const written = await write([...more, ...unasked, failed], { kind: 'move', to: 'SAFE' })
+    return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues: false, failed: true }
   }
   switch (settlement.kind) {
     case 'Interrupted':
       throw new HoldEnded('cancelled')
     case 'Clean': {
+      if (open.length > 0) {
+        const { executionId } = hold
+        const settled = event('execution.settled', { executionId, outcome: 'WAITING', retryAt: null })
+        return (await write([settled], { kind: 'remove' })) === 'stale' ? { kind: 'stale' } : { kind: 'waiting' }
+      }
       const { continues } = settlement
-      const ended = event('step.ended', { messageId, finish: ledger.finish ?? 'other', usage, continues })
-      await write([...closing, ended], { kind: 'move', to: continues ? 'CONTINUE' : 'SAFE' })
-      return { kind: 'settled', continues, failed: false }
+      const ended = event('step.ended', { messageId, finish, usage, continues })
+      const written = await write([ended], { kind: 'move', to: continues ? 'CONTINUE' : 'SAFE' })
+      return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues, failed: false }
     }
     case 'StepFailed':
       return fail(settlement.error)
     case 'ToolInfraFailed': {
-      core.log.error(
-        { err: settlement.cause, sessionId: hold.sessionId, executionId: hold.executionId },
-        'what a step did could not be stored',
-      )
+      const { sessionId, executionId } = hold
+      core.log.error({ err: settlement.cause, sessionId, executionId }, 'what a step did could not be stored')
       // The tools ran; what came of them could not be kept. They are never run again.
       const error: StepError = { code: 'OUTCOME_UNKNOWN', message: 'its outcome could not be stored' }
-      const lost = ledger.openCalls().map(({ callId }) => event('tool.failed', { messageId, callId, error }))
+      const asking = new Set(open.map(({ callId }) => callId))
+      const lost = ledger
+        .openCalls()
+        .filter(({ callId }) => !asking.has(callId))
+        .map(({ callId }) => event('tool.failed', { messageId, callId, error }))
       return fail({ code: 'OUTCOME_UNKNOWN', message: 'what the step did could not be stored' }, lost)
     }
     case 'ProviderFailed': {
@@ -384,51 +448,18 @@ async function settle(
       const retryAt = new Date((await databaseNow(core.db)).getTime() + delayMs).toISOString()
       const notice = event('step.retry_scheduled', { messageId, attempt: next, retryAt, error })
       const toContinue: ClaimMove = { kind: 'move', to: 'CONTINUE' }
-      core.metrics.retries.inc()
-      if (!ledger.hasOutput()) {
-        await write([notice], toContinue)
-        return { kind: 'retry', retry: { attempt: next, messageId }, delayMs }
-      }
+      const hasOutput = ledger.hasOutput()
       // What was shown is kept: the message fails with its text, and a new one goes on from it (RETRY-07).
-      const failed = event('step.failed', { messageId, error, usage, continues: true })
-      const goOn = event('synthetic.appended', { messageId: newMessageId(), text: 'continue', hidden: false })
-      await write([...closing, notice, failed, goOn], toContinue)
-      return { kind: 'retry', retry: { attempt: next, messageId: null }, delayMs }
+      const keepOutput = hasOutput
+        ? [
+            ...unasked,
+            event('step.failed', { messageId, error, usage, continues: true }),
+            event('synthetic.appended', { messageId: newMessageId(), text: 'continue', hidden: false }),
+          ]
+        : []
+      if ((await write([notice, ...keepOutput], toContinue)) === 'stale') return { kind: 'stale' }
+      core.metrics.retries.inc()
+      return { kind: 'retry', retry: { attempt: next, messageId: hasOutput ? null : messageId }, delayMs }
     }
-  }
-}
-
-/** The tools have been told by their signal; they get the grace to finish, then they are left to themselves. */
-async function stopTools(core: Core, running: ReadonlyMap<string, Promise<void>>): Promise<StepResult> {
-  if (running.size > 0) {
-    let cancel = () => {}
-    const grace = new Promise<void>((resolve) => {
-      cancel = core.clock.setTimeout(resolve, core.config.interruptGraceMs)
-    })
-    await Promise.race([Promise.all(running.values()), grace])
-    cancel()
-  }
-  return { kind: 'stopped', ignoring: new Set(running.keys()) }
-}
-
-/** Waits for the work or the signal, whichever comes first. Leaves no listener behind. */
-async function untilAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return
-  let stop = () => {}
-  const aborted = new Promise<void>((resolve) => {
-    stop = () => resolve()
-    signal.addEventListener('abort', stop, { once: true })
-  })
-  await Promise.race([work, aborted])
-  signal.removeEventListener('abort', stop)
-}
-
-/** The arguments as a JSON object, or null: what is anything else was malformed. */
-function parseInput(text: string): JsonValue {
-  try {
-    const input = JSON.parse(text) as JsonValue
-    return typeof input === 'object' && input !== null && !Array.isArray(input) ? input : null
-  } catch {
-    return null
   }
 }

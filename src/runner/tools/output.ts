@@ -66,7 +66,8 @@ function boundParts(parts: JsonValue[]): JsonValue[] {
   const all = texts.join('\n')
   if (boundText(all) === all) return parts
   // The budget is shared by size, so that a small part beside a huge one stays whole where it can.
-  const share = (text: string, budget: number, size: number) => Math.max(2, Math.floor((budget * size) / Math.max(1, bytesOf(all)) || text.length))
+  const share = (text: string, budget: number, size: number) =>
+    Math.max(2, Math.floor((budget * size) / Math.max(1, bytesOf(all)) || text.length))
   return parts.map((part) =>
     isTextPart(part)
       ? {

@@ -1,0 +1,292 @@
+// The local tool calls of one step: refused, asked about, or dispatched as soon as their call is durable, beside each other (design
+// section 6); decided ones taken up while the step is open, here or after a restart (section 7). What a call's fate is stands in the log
+// before anything of it happens.
+
+import { databaseNow } from '../db.ts'
+import { asError } from '../errors.ts'
+import { event, type JsonValue, type NewEvent, type StepError } from '../events.ts'
+import { newInteractionId } from '../ids.ts'
+import { type Asked, decidedError, readAsked } from './asked.ts'
+import type { Core } from './core.ts'
+import { type Hold, HoldEnded } from './hold.ts'
+import type { CallRequest } from './ledger.ts'
+import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
+import { boundOutput } from './tools/output.ts'
+import { runTool } from './tools/run-tool.ts'
+
+/**
+ * A write of this step under its fence; rejects with HoldEnded when the claim is not ours any more. `dispatches`: an effect follows, so
+ * a resumed step's claim moves from READY to UNKNOWN in this very commit.
+ */
+export type StepWrite = (events: NewEvent[], options?: { dispatches?: boolean }) => Promise<void>
+
+export interface StepTools {
+  /** Takes a complete call: its fate is committed before it is dispatched (TOOL-02). */
+  take(call: CallRequest, begins: NewEvent | null): Promise<void>
+  /** Calls that run here now, and calls that wait for a person. */
+  running(): number
+  isAsking(): boolean
+  /** Says that the step asks people, as a resumed one does from the start. */
+  resumeAsking(): void
+  /**
+   * Waits until nothing runs and every decision so far is carried out. `open` are the interactions that nobody has decided as of `seq`:
+   * what the caller then appends with expectedSeq is decided on all there is.
+   */
+  settled(): Promise<{ seq: number; open: Asked[] }>
+  /** Waits for the tools to follow their signal, at most the grace; returns the calls whose tools did not. */
+  stop(): Promise<ReadonlySet<string>>
+  /** Keeping an outcome failed for good. */
+  infraFailure(): Error | null
+  /** A rule of ours ends the step. */
+  stepError(): StepError | null
+}
+
+export interface StepToolsOptions {
+  messageId: string
+  /** The last step before the limit: no tool is run. */
+  isLastStep: boolean
+  /** The activity's calls so far. */
+  calls: readonly { name: string; input: JsonValue }[]
+  write: StepWrite
+  mark: (callId: string, state: 'called' | 'running' | 'settled') => void
+}
+
+export function createStepTools(core: Core, hold: Hold, options: StepToolsOptions): StepTools {
+  const { sessionId } = hold
+  const { messageId, write, mark } = options
+  const calls = [...options.calls]
+  const running = new Map<string, Promise<void>>()
+  let asks = false
+  let infraFailure: Error | null = null
+  let stepError: StepError | null = null
+
+  const failCall = (callId: string, error: StepError) => event('tool.failed', { messageId, callId, error })
+
+  function dispatch(callId: string, name: string, input: unknown): void {
+    // The append before this was fenced; what is left is the time since then, judged by our own count (CLAIM-15).
+    if (hold.signal.aborted || !core.leases.isFresh(hold)) return
+    mark(callId, 'running')
+    const tool = core.tools.get(name)!
+    const task = runTool({
+      tool,
+      input,
+      sessionId,
+      messageId,
+      callId,
+      timeoutMs: tool.timeoutMs ?? core.config.toolTimeoutMs,
+      signal: hold.signal,
+      clock: core.clock,
+      progress: (progress) => core.live.progress(sessionId, { messageId, callId, progress }),
+    }).then(async (outcome) => {
+      if (hold.signal.aborted) return
+      try {
+        const { kind } = outcome
+        await write([
+          kind === 'succeeded'
+            ? event('tool.succeeded', { messageId, callId, output: outcome.output })
+            : failCall(callId, outcome.error),
+        ])
+        mark(callId, 'settled')
+      } catch (thrown) {
+        if (!(thrown instanceof HoldEnded)) infraFailure ??= asError(thrown)
+      }
+    })
+    running.set(
+      callId,
+      task.finally(() => running.delete(callId)),
+    )
+  }
+
+  /** Must a person be asked first? A rule that throws asks: the careful answer. */
+  async function needsPerson(name: string, input: JsonValue): Promise<boolean> {
+    const tool = core.tools.get(name)!
+    const { needsApproval } = tool
+    if (tool.asks === 'question') return true
+    if (needsApproval === undefined || needsApproval === false) return false
+    try {
+      if (typeof needsApproval === 'function' && !needsApproval(input)) return false
+    } catch (thrown) {
+      core.log.warn({ err: asError(thrown), sessionId, tool: name }, 'needsApproval failed; the user is asked')
+    }
+    const remembered = await core.db.interaction.count({
+      where: { sessionId, toolName: name, remember: true, state: 'APPROVED', definition: tool.definition },
+    })
+    return remembered === 0
+  }
+
+  async function requested(call: CallRequest, input: JsonValue): Promise<NewEvent> {
+    const { callId, name } = call
+    const tool = core.tools.get(name)!
+    const isQuestion = tool.asks === 'question'
+    const question = input as { question?: unknown; options?: unknown }
+    const expiresMs = tool.approvalExpiresMs ?? core.config.approvalExpiresMs
+    const expiresAt =
+      expiresMs === undefined ? null : new Date((await databaseNow(core.db)).getTime() + expiresMs).toISOString()
+    return event('interaction.requested', {
+      interactionId: newInteractionId(),
+      kind: isQuestion ? 'QUESTION' : 'APPROVAL',
+      messageId,
+      callId,
+      name,
+      toolInput: input,
+      prompt: isQuestion ? String(question.question ?? '') : `Run the tool ${name}?`,
+      options: isQuestion && Array.isArray(question.options) ? question.options.map(String) : [],
+      expiresAt,
+      definition: tool.definition,
+    })
+  }
+
+  async function take(call: CallRequest, begins: NewEvent | null): Promise<void> {
+    const { callId, index, name, providerExecuted, state } = call
+    await core.live.end(sessionId, messageId, index)
+    const before = begins === null ? [] : [begins]
+    const input = parseInput(call.input)
+    const called = (toolInput: JsonValue) =>
+      event('tool.called', {
+        messageId,
+        index,
+        callId,
+        name,
+        toolInput,
+        ...(providerExecuted ? { providerExecuted } : {}),
+        ...(state === undefined ? {} : { state }),
+      })
+    const refuse = async (events: NewEvent[], error: StepError) => {
+      await write([...before, ...events, failCall(callId, error)])
+      mark(callId, 'settled')
+    }
+    if (providerExecuted) {
+      await write([...before, called(input ?? {})])
+      mark(callId, 'called')
+      return
+    }
+    if (input === null) {
+      calls.push({ name, input: null })
+      return refuse([], { code: 'TOOL_INPUT', message: 'the arguments are not a JSON object' })
+    }
+    const count = repetition(calls, { name, input })
+    calls.push({ name, input })
+    const tool = core.tools.get(name)
+    if (tool === undefined) {
+      const message = `there is no tool "${name}"; there are: ${[...core.tools.keys()].join(', ')}`
+      return refuse([called(input)], { code: 'UNKNOWN_TOOL', message })
+    }
+    if (options.isLastStep) {
+      const message = `not run: the activity has reached its limit of ${core.config.stepLimit} steps`
+      return refuse([called(input)], { code: 'STEP_LIMIT', message })
+    }
+    const checked = tool.validate(input)
+    if (!checked.ok) return refuse([], { code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
+    if (count >= guardedFrom) {
+      const times = `the same call was made ${count} times in a row`
+      if (count >= failsAt) stepError = { code: 'LOOP_GUARD', message: `${name}: ${times}` }
+      return refuse([called(input)], { code: 'LOOP_GUARD', message: `not run: ${times}; do something else` })
+    }
+    if (await needsPerson(name, input)) {
+      // Said before the commit: a decision may come before this process goes on.
+      asks = true
+      await write([...before, called(input), await requested(call, input)])
+      mark(callId, 'called')
+      return
+    }
+    await write([...before, called(input), event('tool.started', { messageId, callId })])
+    mark(callId, 'called')
+    dispatch(callId, name, checked.value)
+  }
+
+  /** Carries one decision out: tool.started right before dispatch, or the tool's end. That, not the decision, disarms it. */
+  async function carryOut(asked: Asked): Promise<void> {
+    const { callId, toolName } = asked
+    if (asked.state === 'ANSWERED') {
+      const output = boundOutput(asked.answer)
+      const events = [
+        event('tool.started', { messageId, callId }),
+        event('tool.succeeded', { messageId, callId, output }),
+      ]
+      await write(events, { dispatches: true })
+      return mark(callId, 'settled')
+    }
+    const end = async (error: StepError) => {
+      await write([failCall(callId, error)])
+      mark(callId, 'settled')
+    }
+    if (asked.state !== 'APPROVED') return end(decidedError(asked))
+    const tool = core.tools.get(toolName)
+    if (tool === undefined)
+      return end({ code: 'UNKNOWN_TOOL', message: `the tool "${toolName}" is not there any more` })
+    const input = asked.editedInput ?? asked.toolInput
+    const checked = tool.validate(input)
+    if (!checked.ok) return end({ code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
+    const edited = asked.editedInput === null ? {} : { toolInput: asked.editedInput }
+    await write([event('tool.started', { messageId, callId, ...edited })], { dispatches: true })
+    dispatch(callId, toolName, checked.value)
+  }
+
+  async function settled(): Promise<{ seq: number; open: Asked[] }> {
+    let rung = true
+    let wake = () => {}
+    const stopListening = core.doorbell.listen(sessionId, () => {
+      rung = true
+      wake()
+    })
+    hold.signal.addEventListener('abort', wakeUp)
+    function wakeUp() {
+      wake()
+    }
+    try {
+      for (;;) {
+        if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
+        rung = false
+        const { seq, asked } = asks ? await readAsked(core.db, sessionId, messageId) : { seq: 0, asked: [] }
+        const decided = asked.filter(({ state }) => state !== 'OPEN')
+        for (const one of decided) await carryOut(one)
+        if (running.size === 0 && decided.length === 0) return { seq, open: asked }
+        if (rung || decided.length > 0) continue
+        const ended = Promise.all(running.values())
+        await new Promise<void>((resolve) => {
+          wake = resolve
+          void ended.then(() => resolve())
+          if (rung || hold.signal.aborted) resolve()
+        })
+      }
+    } finally {
+      stopListening()
+      hold.signal.removeEventListener('abort', wakeUp)
+    }
+  }
+
+  async function stop(): Promise<ReadonlySet<string>> {
+    if (running.size > 0) {
+      let cancel = () => {}
+      const grace = new Promise<void>((resolve) => {
+        cancel = core.clock.setTimeout(resolve, core.config.interruptGraceMs)
+      })
+      await Promise.race([Promise.all(running.values()), grace])
+      cancel()
+    }
+    return new Set(running.keys())
+  }
+
+  return {
+    take,
+    running: () => running.size,
+    isAsking: () => asks,
+    resumeAsking() {
+      asks = true
+    },
+    settled,
+    stop,
+    infraFailure: () => infraFailure,
+    stepError: () => stepError,
+  }
+}
+
+/** The arguments as a JSON object, or null: whatever is anything else was malformed. */
+function parseInput(text: string): JsonValue {
+  try {
+    const input = JSON.parse(text) as JsonValue
+    return typeof input === 'object' && input !== null && !Array.isArray(input) ? input : null
+  } catch {
+    return null
+  }
+}
