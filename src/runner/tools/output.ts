@@ -40,10 +40,10 @@ function within(text: string, bytes: number, from: 'start' | 'end'): string {
   return (from === 'start' ? buffer.subarray(0, cut) : buffer.subarray(cut)).toString('utf8')
 }
 
-/** The text within the bounds: itself, or head and tail with a marker that says how much was left out. */
-export function boundText(text: string, linesMax = outputLinesMax, bytesMax = outputBytesMax): string {
+/** What is left out of a text beyond the bounds: from here, to there, and the marker that says how much. Null: it is within them. */
+function gapOf(text: string, linesMax: number, bytesMax: number): { from: number; to: number; marker: string } | null {
   const lines = text.split('\n')
-  if (lines.length <= linesMax && bytesOf(text) <= bytesMax) return text
+  if (lines.length <= linesMax && bytesOf(text) <= bytesMax) return null
   let head = text
   let tail = ''
   if (lines.length > linesMax) {
@@ -58,28 +58,35 @@ export function boundText(text: string, linesMax = outputLinesMax, bytesMax = ou
   }
   const leftBytes = bytesOf(text) - bytesOf(head) - bytesOf(tail)
   const leftLines = lines.length - head.split('\n').length - tail.split('\n').length
-  return `${head}\n[... ${leftBytes} bytes${leftLines > 0 ? `, ${leftLines} lines` : ''} left out ...]\n${tail}`
+  const marker = `[... ${leftBytes} bytes${leftLines > 0 ? `, ${leftLines} lines` : ''} left out ...]`
+  return { from: head.length, to: text.length - tail.length, marker }
 }
 
+/** The text within the bounds: itself, or head and tail with a marker that says how much was left out. */
+export function boundText(text: string, linesMax = outputLinesMax, bytesMax = outputBytesMax): string {
+  const gap = gapOf(text, linesMax, bytesMax)
+  return gap === null ? text : `${text.slice(0, gap.from)}\n${gap.marker}\n${text.slice(gap.to)}`
+}
+
+/** The texts of the parts are bounded as the one text that they are to the model, so that their number makes no difference. */
 function boundParts(parts: JsonValue[]): JsonValue[] {
-  const texts = parts.filter(isTextPart).map(({ text }) => text)
-  const all = texts.join('\n')
-  if (boundText(all) === all) return parts
-  // The budget is shared by size, so that a small part beside a huge one stays whole where it can.
-  const share = (text: string, budget: number, size: number) =>
-    Math.max(2, Math.floor((budget * size) / Math.max(1, bytesOf(all)) || text.length))
-  return parts.map((part) =>
-    isTextPart(part)
-      ? {
-          ...part,
-          text: boundText(
-            part.text,
-            Math.max(2, Math.floor((outputLinesMax * part.text.split('\n').length) / all.split('\n').length)),
-            share(part.text, outputBytesMax, bytesOf(part.text)),
-          ),
-        }
-      : part,
-  )
+  const all = parts.filter(isTextPart).map(({ text }) => text)
+  const gap = gapOf(all.join('\n'), outputLinesMax, outputBytesMax)
+  if (gap === null) return parts
+  let at = 0
+  let isMarked = false
+  return parts.flatMap((part) => {
+    if (!isTextPart(part)) return [part]
+    const start = at
+    const end = start + part.text.length
+    at = end + 1
+    if (end <= gap.from || start >= gap.to) return [part]
+    const head = part.text.slice(0, Math.max(0, gap.from - start))
+    const tail = part.text.slice(gap.to - start)
+    if (isMarked) return tail === '' ? [] : [{ ...part, text: tail }]
+    isMarked = true
+    return [{ ...part, text: `${head}\n${gap.marker}\n${tail}` }]
+  })
 }
 
 /**

@@ -1,0 +1,286 @@
+// The scene of the runner's tests: a database of its own for the file, a scripted provider and whole cores for each test, and a proof
+// after each test that every session's tables are what its log says.
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
+import type { ToolDefinition } from '../../src/config.ts'
+import { connect, type Db } from '../../src/db.ts'
+import type { AppendRequest } from '../../src/event-log.ts'
+import { type EventPayloads, type EventType, event, type NewEvent, type StoredEvent } from '../../src/events.ts'
+import { type AdmitPromptInput, admitPrompt } from '../../src/runner/admit.ts'
+import type { Core } from '../../src/runner/core.ts'
+import { interruptSession } from '../../src/runner/interrupt.ts'
+import { verifySession } from '../../src/verify.ts'
+import { type TestClock, testClock } from './clock.ts'
+import { type CoreOptions, eventually, startCore, type TestCore } from './core.ts'
+import { createTestDatabase, type TestDatabase } from './database.ts'
+import { type Provider, type RecordedRequest, startProvider } from './provider.ts'
+
+export const tenant = 'default'
+
+let made = 0
+export const newId = (prefix: 'ses_' | 'msg_') => `${prefix}stage${process.pid}x${++made}`.padEnd(14, '_')
+
+export interface Stage {
+  readonly provider: Provider
+  readonly database: TestDatabase
+  /** Reads beside every core. */
+  readonly db: Db
+  /** The clock of every core of this test. */
+  readonly clock: TestClock
+  /** A core that ends with the test. Its model is the scripted provider. */
+  start(options?: Partial<CoreOptions>): Promise<TestCore>
+  /** A new session with the scripted model. */
+  session(over?: Partial<EventPayloads['session.created']>): Promise<string>
+  events(sessionId: string): Promise<StoredEvent[]>
+  types(sessionId: string): Promise<EventType[]>
+  /** Types of the events, one list for each commit. */
+  commits(sessionId: string): Promise<EventType[][]>
+  payloads<T extends EventType>(sessionId: string, type: T): Promise<EventPayloads[T][]>
+  /** Waits for the n-th event of this type. */
+  logged<T extends EventType>(sessionId: string, type: T, n?: number): Promise<EventPayloads[T]>
+  claim(sessionId: string): ReturnType<Db['claim']['findUnique']>
+}
+
+export function useStage(): Stage {
+  let database: TestDatabase
+  let db: Db
+  let provider: Provider
+  let clock: TestClock
+  let cores: TestCore[] = []
+  let sessions: string[] = []
+
+  beforeAll(async () => {
+    database = await createTestDatabase()
+    db = connect(database.url, 3)
+  })
+  afterAll(async () => {
+    await db?.$disconnect()
+    await database?.drop()
+  })
+  beforeEach(async () => {
+    provider = await startProvider()
+    clock = testClock()
+    cores = []
+    sessions = []
+  })
+  afterEach(async () => {
+    // What still hangs must not hold the test up: the request is gone, and with it the drain.
+    await provider.close()
+    await Promise.all(cores.map((each) => each.kill()))
+    for (const id of sessions) {
+      const verified = await verifySession(db, id)
+      expect(verified?.differences, `the tables of ${id}`).toEqual([])
+      expect(verified?.consistent).toBe(true)
+    }
+  })
+
+  const events = async (sessionId: string) =>
+    (await db.event.findMany({ where: { sessionId }, orderBy: { seq: 'asc' } })) as unknown as StoredEvent[]
+  const payloads = async <T extends EventType>(sessionId: string, type: T) =>
+    (await events(sessionId)).filter((each) => each.type === type).map(({ payload }) => payload as EventPayloads[T])
+
+  return {
+    get provider() {
+      return provider
+    },
+    get database() {
+      return database
+    },
+    get db() {
+      return db
+    },
+    get clock() {
+      return clock
+    },
+    async start({ models, config, ...rest } = {}) {
+      const started = await startCore({
+        url: database.url,
+        models: { compatible: { baseUrl: provider.baseUrl }, ...models },
+        config: { model: 'compatible/scripted', pollMs: 50, ...config },
+        clock,
+        ...rest,
+      })
+      cores.push(started)
+      return started
+    },
+    async session(over = {}) {
+      const id = newId('ses_')
+      sessions.push(id)
+      const core = cores[0]?.core
+      if (core === undefined) throw new Error('a core has to be there before a session')
+      const created = { tenant, title: null, instructions: null, model: 'compatible/scripted', ...over }
+      await core.eventLog.append({ sessionId: id, events: [event('session.created', created)] })
+      return id
+    },
+    events,
+    types: async (sessionId) => (await events(sessionId)).map(({ type }) => type),
+    async commits(sessionId) {
+      const lists = new Map<string, EventType[]>()
+      for (const { appendId, type } of await events(sessionId)) {
+        if (!lists.has(appendId)) lists.set(appendId, [])
+        lists.get(appendId)!.push(type)
+      }
+      return [...lists.values()]
+    },
+    payloads,
+    logged: (sessionId, type, n = 1) =>
+      eventually(`${type} ${n}`, async () => (await payloads(sessionId, type))[n - 1]),
+    claim: (sessionId) => db.claim.findUnique({ where: { sessionId } }),
+  }
+}
+
+/** Admits a prompt, which starts it unless `resume` is false; gives its id. */
+export async function prompt(
+  core: Core,
+  sessionId: string,
+  text = 'hi',
+  over: Partial<AdmitPromptInput> = {},
+): Promise<string> {
+  const messageId = newId('msg_')
+  const admitted = await admitPrompt(core, tenant, { sessionId, messageId, text, ...over })
+  expect(admitted).toMatchObject({ type: 'PromptAdmission', outcome: 'ADMITTED' })
+  return messageId
+}
+
+export const interrupt = (core: Core, sessionId: string, executionId?: string) =>
+  interruptSession(core, tenant, { sessionId, executionId })
+
+/** Every request to the log that this core makes from now on, as it is made. */
+export function spyAppends(core: Core): AppendRequest[] {
+  const seen: AppendRequest[] = []
+  const { append } = core.eventLog
+  core.eventLog = {
+    ...core.eventLog,
+    append(request) {
+      seen.push(request)
+      return append(request)
+    },
+  }
+  return seen
+}
+
+export const hasEvent = (type: EventType) => (request: AppendRequest) =>
+  request.events.some((each: NewEvent) => each.type === type)
+
+/** Holds back the first append that matches, before it reaches the database, until `release`. */
+export function holdAppend(core: Core, matches: (request: AppendRequest) => boolean) {
+  const { append } = core.eventLog
+  let release = () => {}
+  let reached = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const held = new Promise<void>((resolve) => {
+    reached = resolve
+  })
+  let isFirst = true
+  core.eventLog = {
+    ...core.eventLog,
+    async append(request) {
+      if (isFirst && matches(request)) {
+        isFirst = false
+        reached()
+        await released
+      }
+      return append(request)
+    },
+  }
+  return { held, release }
+}
+
+export interface Refusal {
+  /** How often the database has refused an insert for it. */
+  count(): Promise<number>
+  lift(): Promise<void>
+}
+
+/** Makes the database itself refuse every append of the session that holds an event of this type. */
+export async function refuseEvents(db: Db, sessionId: string, type: EventType): Promise<Refusal> {
+  const name = `fault_${++made}`
+  // A sequence is the one thing that a rolled back transaction still moves: it counts the refusals.
+  await db.$executeRawUnsafe(`CREATE SEQUENCE ${name}`)
+  await db.$executeRawUnsafe(
+    `CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+       PERFORM nextval('${name}'); RAISE EXCEPTION 'injected fault' USING ERRCODE = 'HF001', CONSTRAINT = 'injected'; END $$`,
+  )
+  await db.$executeRawUnsafe(
+    `CREATE TRIGGER ${name} BEFORE INSERT ON "Event" FOR EACH ROW
+       WHEN (NEW."sessionId" = '${sessionId}' AND NEW.type = '${type}') EXECUTE FUNCTION ${name}()`,
+  )
+  return {
+    async count() {
+      const rows = await db.$queryRawUnsafe<{ n: number }[]>(
+        `SELECT CASE WHEN is_called THEN last_value::int ELSE 0 END AS n FROM ${name}`,
+      )
+      return rows[0]!.n
+    },
+    async lift() {
+      await db.$executeRawUnsafe(`DROP TRIGGER ${name} ON "Event"`)
+    },
+  }
+}
+
+/** Another process takes the session over behind its owner's back. */
+export async function stealClaim(db: Db, sessionId: string): Promise<void> {
+  const changed = await db.claim.updateMany({
+    where: { sessionId },
+    data: { owner: 'own_.thief', executionId: 'exe_.thief' },
+  })
+  expect(changed.count).toBe(1)
+}
+
+/** A tool whose runs a test sees and ends. */
+export function probe(name: string, over: Partial<ToolDefinition> = {}) {
+  const runs: {
+    input: unknown
+    context: Parameters<ToolDefinition['execute']>[1]
+    finish: (output?: unknown) => void
+    fail: (error: Error) => void
+  }[] = []
+  const tool: ToolDefinition = {
+    name,
+    description: `the tool ${name}`,
+    inputSchema: { type: 'object' },
+    execute: (input, context) =>
+      new Promise((resolve, reject) => {
+        runs.push({ input, context, finish: (output = 'done') => resolve(output as never), fail: reject })
+      }),
+    ...over,
+  }
+  return {
+    tool,
+    runs,
+    /** Resolves when run `n` (from 0) has begun. */
+    async run(n = 0) {
+      return eventually(`run ${n} of ${name}`, async () => runs[n])
+    },
+  }
+}
+
+/** A tool that answers at once, and counts. */
+export function instant(
+  name: string,
+  answer: (input: never) => unknown = () => 'done',
+): ToolDefinition & { ran: unknown[] } {
+  const ran: unknown[] = []
+  return {
+    name,
+    description: `the tool ${name}`,
+    inputSchema: { type: 'object' },
+    ran,
+    execute(input) {
+      ran.push(input)
+      return answer(input as never) as never
+    },
+  }
+}
+
+/** The messages of a request as `role: text`, tool calls as `call name args`, results as `result text`. */
+export function spoken({ body }: RecordedRequest): string[] {
+  return body.messages.flatMap(({ role, content, tool_calls, tool_call_id }) => {
+    const text = typeof content === 'string' ? content : JSON.stringify(content)
+    if (tool_call_id !== undefined) return [`result ${text}`]
+    const calls = (tool_calls ?? []) as { function: { name: string; arguments: string } }[]
+    const said = content === null || content === undefined || content === '' ? [] : [`${role}: ${text}`]
+    return [...said, ...calls.map((call) => `call ${call.function.name} ${call.function.arguments}`)]
+  })
+}

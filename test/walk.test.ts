@@ -1,0 +1,98 @@
+import { expect, it } from 'vitest'
+import { finish, finishing, gate, reasoning, reply, text, toolCalls, wait } from './support/provider.ts'
+import { probe, prompt, spoken, useStage } from './support/stage.ts'
+
+const stage = useStage()
+
+it('STEP-01, STEP-05, TOOL-01, TOOL-03: a walk: text, reasoning, two parallel tool calls, then the answer', async () => {
+  const north = probe('north')
+  const south = probe('south')
+  const { core } = await stage.start({ tools: [north.tool, south.tool] })
+  const s = await stage.session({ instructions: 'be brief' })
+  const hold = gate()
+  stage.provider.script(
+    reply(
+      text('I ', 'look.'),
+      reasoning('hm ', 'where'),
+      toolCalls({ name: 'north', args: { to: 1 }, id: 'call_n' }, { name: 'south', args: { to: 2 }, id: 'call_s' }),
+      finishing('tool_calls'),
+      wait(hold.promise),
+      finish('tool_calls', { input: 7, output: 3 }).slice(1),
+    ),
+    reply(text('Nothing ', 'there.'), finish('stop', { input: 20, output: 4 })),
+  )
+  await prompt(core, s, 'What is there?')
+  const first = await north.run()
+  const second = await south.run()
+  // Both run while the stream is open, and the step waits for them after its real end.
+  expect(stage.provider.requests).toHaveLength(1)
+  second.finish({ seen: 'sea' })
+  await stage.logged(s, 'tool.succeeded')
+  expect(await stage.types(s)).not.toContain('step.streamed')
+  hold.open()
+  await stage.logged(s, 'step.streamed')
+  expect(await stage.types(s)).not.toContain('step.ended')
+  first.finish('hills')
+  await core.coordinator.idle()
+  stage.provider.expectDone()
+
+  expect(await stage.commits(s)).toEqual([
+    ['session.created'],
+    ['prompt.admitted'],
+    ['execution.started'],
+    ['prompt.promoted', 'step.started'],
+    ['text.started'],
+    ['text.ended'],
+    ['reasoning.started'],
+    ['reasoning.ended'],
+    ['tool.input_started'],
+    ['tool.called', 'tool.started'],
+    ['tool.input_started'],
+    ['tool.called', 'tool.started'],
+    ['tool.succeeded'],
+    ['step.streamed'],
+    ['tool.succeeded'],
+    ['step.ended'],
+    ['step.started'],
+    ['text.started'],
+    ['text.ended'],
+    ['step.streamed', 'step.ended'],
+    ['execution.settled'],
+  ])
+  const parts = await stage.db.part.findMany({
+    where: { sessionId: s },
+    orderBy: [{ messageId: 'asc' }, { index: 'asc' }],
+  })
+  expect(parts).toMatchObject([
+    { index: 0, kind: 'TEXT', text: 'I look.', complete: true },
+    { index: 1, kind: 'REASONING', text: 'hm where', complete: true },
+    { index: 0, kind: 'TEXT', text: 'Nothing there.', complete: true },
+  ])
+  const [one, two] = stage.provider.requests
+  expect(one!.body).toMatchObject({
+    model: 'scripted',
+    stream: true,
+    tool_choice: 'auto',
+    messages: [
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: 'What is there?' },
+    ],
+  })
+  expect(one!.body.tools?.map((tool) => tool.function.name)).toEqual(['north', 'south'])
+  expect(spoken(two!)).toEqual([
+    'system: be brief',
+    'user: What is there?',
+    'assistant: I look.',
+    'call north {"to":1}',
+    'call south {"to":2}',
+    'result hills',
+    'result {"seen":"sea"}',
+  ])
+  expect((two!.body.messages[2] as { reasoning_content?: string }).reasoning_content).toBe('hm where')
+  expect(two!.body.messages.slice(3).map(({ tool_call_id }) => tool_call_id)).toEqual(['call_n', 'call_s'])
+  expect(await stage.db.session.findUnique({ where: { id: s } })).toMatchObject({
+    stepOwed: false,
+    inputTokens: 27n,
+    outputTokens: 7n,
+  })
+})
