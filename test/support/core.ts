@@ -6,6 +6,8 @@ import { newOwnerId } from '../../src/ids.ts'
 import { createLiveText } from '../../src/live-text.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
+import { createLiveness, type Liveness } from '../../src/recovery/liveness.ts'
+import { createRecovery, type Recovery } from '../../src/recovery/resolver.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { drain } from '../../src/runner/drain.ts'
@@ -23,12 +25,16 @@ export interface CoreOptions {
   /** Over what an empty environment gives. Times are in ms. */
   config?: Partial<Config>
   clock?: Clock
+  /** Scans run from the start on, as in a server; else only when the test asks for one. */
+  recovers?: boolean
   /** Lines of the log, parsed; else it is silent. */
   log?: (line: Record<string, unknown>) => void
 }
 
 export interface TestCore {
   core: Core
+  liveness: Liveness
+  recovery: Recovery
   /** The wire to the database: cut it to take the network away. */
   link: Link
   /** Orderly: drains end, holds are dropped, everything closes. Claims that are still held stay as they are. */
@@ -46,13 +52,14 @@ const prepared = (definition: ToolDefinition): Tool => {
   throw new Error(checked.issues.map(({ message }) => message).join('; '))
 }
 
-/** A whole core as the server assembles it, without HTTP and without recovery. */
+/** A whole core as the server assembles it, without HTTP. */
 export async function startCore({
   url,
   models,
   tools = [],
   config: over,
   clock,
+  recovers,
   log: said,
 }: CoreOptions): Promise<TestCore> {
   const link = await openLink(url)
@@ -108,10 +115,17 @@ export async function startCore({
     }
   })
 
+  const liveness = createLiveness({ url: link.url, owner, graceMs: config.livenessGraceMs, log })
+  const recovery = createRecovery(core, liveness)
+  await liveness.whenHeld()
+  if (recovers) await recovery.start()
+
   let closing: Promise<void> | null = null
   async function close(graceMs: number) {
     stopping.abort()
     await coordinator.stop(graceMs)
+    await recovery.stop()
+    await liveness.close()
     leases.close()
     deaf()
     await live.close()
@@ -121,6 +135,8 @@ export async function startCore({
   }
   return {
     core,
+    liveness,
+    recovery,
     link,
     stop: () => (closing ??= close(30_000)),
     kill: () => {

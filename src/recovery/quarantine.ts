@@ -1,0 +1,162 @@
+// resolveQuarantine: a person decides what becomes of a row that was set aside (contract.graphql; design section 9). Both actions are
+// events, so a resolved entry stays resolved on replay; the same action again gets the same answer and writes nothing.
+
+import type { Tx } from '../db.ts'
+import { type AppendRequest, appendIn } from '../event-log.ts'
+import { type ExecutionPhase, event, type NewEvent, noUsage, type QuarantineAction } from '../events.ts'
+import { type Core, wake } from '../runner/core.ts'
+import { decideAgainMax, type Outcome } from '../runner/outcomes.ts'
+import { type OpenRows, readOpen } from '../runner/settle-open.ts'
+import { type Evidence, readEvidence } from './evidence.ts'
+import { outcomeUnknown, resolve } from './resolution.ts'
+import { removeClaim, requestOf, settleAll } from './takeover.ts'
+
+type Resolved = Outcome<'ResolveQuarantinePayload' | 'QuarantineNotFoundError'>
+
+const notFound = (id: string, message: string): Resolved => ({ type: 'QuarantineNotFoundError', message, id })
+
+/**
+ * Resolves one entry. RETRY decides again with the outcome taken as unknown (an interrupted execution: its cleanup is finished); DISCARD
+ * settles what is open and continues nothing. An entry that was resolved by the other action counts as not found: there is nothing open
+ * under this id to act on.
+ */
+export async function resolveQuarantine(
+  core: Core,
+  tenant: string,
+  { id, action }: { id: string; action: QuarantineAction },
+): Promise<Resolved> {
+  for (let look = 0; look < decideAgainMax; look++) {
+    const entry = await core.db.quarantine.findFirst({ where: { id, session: { tenant } } })
+    if (entry === null) return notFound(id, `there is no quarantine entry ${id}`)
+    const { sessionId, executionId } = entry
+    if (entry.resolvedAt !== null) {
+      if (entry.action !== action) return notFound(id, `${id} was resolved by ${entry.action} already`)
+      return { type: 'ResolveQuarantinePayload', sessionId }
+    }
+    const resolved = event('quarantine.resolved', { quarantineId: id, action })
+    // Read once outside: what cannot be read would spoil the transaction too.
+    const isReadable = await readEvidence(core.db, sessionId).then(
+      () => true,
+      () => false,
+    )
+    const kind = await core.db.$transaction(async (tx) => {
+      const request = await requestFor(core, tx, { ...entry, isReadable }, resolved, action)
+      return (await appendIn(tx, request, core.owner)).kind
+    })
+    // Anything else: the session or the claim moved. Look again, first at the entry itself.
+    if (kind !== 'appended') continue
+    core.doorbell.ring([sessionId])
+    core.log.info({ sessionId, executionId, action }, 'quarantine resolved')
+    // What was admitted meanwhile, or goes on now, need not wait for a scan.
+    wake(core, sessionId)
+    return { type: 'ResolveQuarantinePayload', sessionId }
+  }
+  throw new Error(`the session of ${id} moved ${decideAgainMax} times while it was resolved`)
+}
+
+async function requestFor(
+  core: Core,
+  tx: Tx,
+  entry: { sessionId: string; executionId: string; kind: string; isReadable: boolean },
+  resolved: NewEvent,
+  action: QuarantineAction,
+): Promise<AppendRequest> {
+  const { sessionId, executionId } = entry
+  const session = await tx.session.findUniqueOrThrow({ where: { id: sessionId }, select: { seq: true } })
+  const alone: AppendRequest = { sessionId, events: [resolved], expectedSeq: session.seq }
+  // A recovery row: RETRY lets the next scan look at it again, DISCARD makes every scan pass it over.
+  if (entry.kind === 'RECOVERY') return alone
+  const evidence = entry.isReadable ? await readEvidence(tx, sessionId) : null
+  if (evidence === null || evidence.claim.executionId !== executionId) return orphaned(tx, alone, executionId)
+  // An execution that has its end gets no second one.
+  if (evidence.hasEnd) {
+    await removeClaim(tx, sessionId, evidence, { kind: 'dead', isStill: () => true })
+    return alone
+  }
+  const events = action === 'DISCARD' ? discard(evidence) : retry(core, sessionId, evidence)
+  const { claim } = evidence
+  return {
+    sessionId,
+    events: [resolved, ...events],
+    expectedSeq: evidence.seq,
+    fence: {
+      executionId,
+      owner: claim.owner,
+      phases: [claim.phase as ExecutionPhase],
+      live: false,
+      expiresAt: claim.expiresAt,
+    },
+    claim: { kind: 'remove' },
+  }
+}
+
+/** Settles what is open; a step's end also clears what the session owes. */
+function discard({ claim, open, stepOwed }: Evidence): NewEvent[] {
+  const { executionId } = claim
+  const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
+  // Owed without an open step: only a stop says that nothing continues.
+  const stop =
+    stepOwed && open.step === null ? [event('interrupt.requested', { interruptedExecutionId: executionId })] : []
+  return [...stop, ...settleAll(open, failedStep(open)), settled]
+}
+
+const failedStep = ({ step }: OpenRows) =>
+  step === null
+    ? null
+    : {
+        event: event('step.failed', {
+          messageId: step.messageId,
+          error: outcomeUnknown,
+          usage: noUsage,
+          continues: false,
+        }),
+      }
+
+/** Decides again. Whatever the phase was, the outcome is taken as unknown; an interrupt that was accepted is brought to its end. */
+function retry(core: Core, sessionId: string, evidence: Evidence): NewEvent[] {
+  const { claim, open } = evidence
+  const { executionId } = claim
+  if (claim.phase === 'CANCELLING') {
+    const interrupted =
+      open.step === null
+        ? null
+        : {
+            event: event('step.interrupted', {
+              messageId: open.step.messageId,
+              error: { code: 'ABORTED', message: 'interrupted by the user' },
+              usage: noUsage,
+            }),
+          }
+    return [
+      ...settleAll(open, interrupted),
+      event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
+    ]
+  }
+  const decision = resolve(evidence, 'UNKNOWN')
+  if (decision.kind === 'Quarantine' || decision.kind === 'Remove')
+    throw new Error(`an unknown outcome gives ${decision.kind}`)
+  // A person acted, so the bounds of automatic recovery do not park it.
+  const unbounded: Evidence = {
+    ...evidence,
+    recoveries: Number.NEGATIVE_INFINITY,
+    claim: { ...claim, expiredForMs: 0 },
+  }
+  const right = { kind: 'dead', isStill: () => true } as const
+  return [...requestOf(core, sessionId, unbounded, decision, right).request.events]
+}
+
+/** The claim is gone or another execution's, or cannot be read: the entry is closed, and its execution gets the end it lacks. */
+async function orphaned(tx: Tx, alone: AppendRequest, executionId: string): Promise<AppendRequest> {
+  const { sessionId } = alone
+  const claim = await tx.claim.findUnique({ where: { sessionId }, select: { executionId: true } })
+  const ends = await tx.$queryRaw<unknown[]>`
+    SELECT 1 FROM "Event" e WHERE e."sessionId" = ${sessionId} AND e.type IN ('execution.settled', 'step.recovered')
+       AND e.payload->>'executionId' = ${executionId}`
+  if (ends.length > 0 || (claim !== null && claim.executionId !== executionId)) return alone
+  const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
+  const open = await readOpen(tx, sessionId)
+  const events = [...alone.events, ...settleAll(open, failedStep(open)), settled]
+  if (claim === null) return { ...alone, events, unclaimed: true }
+  const fence = { executionId, owner: null, phases: null, live: false }
+  return { ...alone, events, fence, claim: { kind: 'remove' } }
+}
