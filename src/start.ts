@@ -9,6 +9,9 @@ import { createLiveText } from './live-text.ts'
 import type { Log } from './log.ts'
 import { createMetrics } from './metrics.ts'
 import { migrate } from './migrate.ts'
+import { handOver } from './recovery/hand-over.ts'
+import { createLiveness } from './recovery/liveness.ts'
+import { createRecovery } from './recovery/resolver.ts'
 import { type Clock, realClock } from './runner/clock.ts'
 import type { Core } from './runner/core.ts'
 import { drain } from './runner/drain.ts'
@@ -35,9 +38,6 @@ export interface Running {
 
 /** How long clients get to take the end of their streams and answers. */
 const goodbyeMs = 2000
-/** How long a step that was told to stop gets to do so. */
-const leaveMs = 5000
-
 /**
  * Starts a server: database, migrations, runner, HTTP. What was started is stopped again when a later part fails, and the
  * error says why in its message or code (startup-problem.ts makes a line of it).
@@ -60,7 +60,12 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     await migrate({ url, log: (line) => log.info(line) })
     const stopping = new AbortController()
     const core = createCore({ config, log, models, clock, url, stopping: stopping.signal }, undo)
+    const liveness = createLiveness({ url, owner: core.owner, graceMs: config.livenessGraceMs, log })
+    undo.push(() => liveness.close())
+    const recovery = createRecovery(core, liveness)
     const http = await serveHttp(core, config)
+    // Requests are answered while what earlier processes left is still being looked at (OPS-03).
+    void recovery.start()
     let closed: Promise<void> | undefined
     return {
       url: http.url,
@@ -70,7 +75,10 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
           stopping.abort()
           const rested = core.coordinator.stop(config.shutdownGraceMs)
           await http.close(goodbyeMs)
-          if (!(await rested)) await leave(core)
+          await recovery.stop()
+          await rested
+          // The grace is over: whoever still runs is told to leave, and its claim is given to the others.
+          await handOver(core, core.leases.held())
           await undoAll()
         })()
         return closed
@@ -136,15 +144,4 @@ function createCore(
     stopping,
   }
   return core
-}
-
-/** The grace is over: running steps are told to leave, and their claims are handed over. */
-async function leave(core: Core): Promise<void> {
-  for (const hold of core.leases.held()) hold.end('shutdown')
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, leaveMs)
-  })
-  await Promise.race([core.coordinator.idle(), late])
-  clearTimeout(timer)
 }

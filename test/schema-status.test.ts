@@ -94,6 +94,11 @@ describe('API-15: the status is the first that applies', () => {
     expect(await status()).toBe('RECOVERING')
     const { data } = await served.ask('query ($id: ID!) { session(id: $id) { approvedTools } }', { id })
     expect(data.session.approvedTools).toEqual(['send'])
+    const tool = served.core.tools.get('send') as { definition: string }
+    tool.definition = 'another one'
+    const changed = await served.ask('query ($id: ID!) { session(id: $id) { approvedTools } }', { id })
+    tool.definition = 'as shown'
+    expect(changed.data.session.approvedTools).toEqual([])
   })
 
   it('API-15: PARKED comes before what is owed, QUARANTINED before everything', async () => {

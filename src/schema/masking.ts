@@ -4,7 +4,6 @@ import { isAsyncIterable, type Plugin } from 'graphql-yoga'
 import { isTransient } from '../db.ts'
 import { asError, UnavailableError } from '../errors.ts'
 import type { Log } from '../log.ts'
-import { NotSupportedError } from '../runner/compact.ts'
 import type { Context } from './context.ts'
 
 /** The error that nobody meant for the caller, undefined if this one was. */
@@ -23,8 +22,6 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
   const surprise = surpriseIn(error)
   // What is left without a code is a value that does not fit its type.
   if (!surprise) return outer?.extensions.code ? outer : coded(outer!, 'BAD_USER_INPUT')
-  if (surprise instanceof NotSupportedError)
-    return new GraphQLError(surprise.message, { ...placeOf(outer), extensions: { code: 'NOT_SUPPORTED', requestId } })
   const unavailable = surprise instanceof UnavailableError || isTransient(surprise)
   log.error(
     { requestId, path: outer?.path?.join('.'), err: surprise },
@@ -35,13 +32,12 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
       ? 'The database is not available at the moment, try again.'
       : 'Unexpected error; the log of the server has it under this request id.',
     {
-      ...placeOf(outer),
+      nodes: outer?.nodes,
+      path: outer?.path,
       extensions: { code: unavailable ? 'UNAVAILABLE' : 'INTERNAL_SERVER_ERROR', requestId },
     },
   )
 }
-
-const placeOf = (error: GraphQLError | undefined) => ({ nodes: error?.nodes, path: error?.path })
 
 function coded(error: GraphQLError, code: string): GraphQLError {
   error.extensions.code = code

@@ -1,3 +1,4 @@
+import { resolveQuarantine } from '../recovery/quarantine.ts'
 import { answerQuestion, decideApproval, dismissQuestion } from '../runner/decide.ts'
 import { builder } from './builder.ts'
 import { ApprovalDecision, QuarantineAction } from './enums.ts'
@@ -10,7 +11,6 @@ import {
   ResolveQuarantinePayload,
 } from './outcome.ts'
 import { resultOf } from './result.ts'
-import { resolveQuarantine } from './runner.ts'
 
 const interactionId = { required: true, description: 'The interaction.' } as const
 
@@ -73,7 +73,7 @@ builder.mutationFields((t) => ({
     type: InteractionResult,
     description: 'Answers a question of the model.',
     args: { input: t.arg({ type: AnswerQuestionInput, required: true, description: 'The answer.' }) },
-    resolve: (_root, { input }, { core, tenant }) => answerQuestion(core, tenant, input),
+    resolve: (_root, { input }, { core, tenant }) => answerQuestion(core, tenant, { ...input, answer: input.answer }),
   }),
   dismissQuestion: t.field({
     type: InteractionResult,

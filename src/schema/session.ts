@@ -31,15 +31,19 @@ const messagesOf = batched<string, MessageRow[], Page<MessagePosition>>(async ({
   )
 })
 
-/** The tools that a person told a session not to ask for again, in the order in which that was said first. */
-const approvedToolsOf = batched<string, string[]>(async ({ db }, ids) => {
-  const rows = await db.$queryRaw<{ sessionId: string; toolName: string }[]>`
-    SELECT "sessionId", "toolName" FROM "Interaction"
+/**
+ * The tools that need no approval in a session any more, in the order in which a person said so first. Only as long as the tool is
+ * still the one that the person saw.
+ */
+const approvedToolsOf = batched<string, string[]>(async ({ db, core }, ids) => {
+  const rows = await db.$queryRaw<{ sessionId: string; toolName: string; definition: string | null }[]>`
+    SELECT "sessionId", "toolName", definition FROM "Interaction"
     WHERE "sessionId" = ANY (${ids}) AND remember AND state = 'APPROVED'
-    GROUP BY 1, 2 ORDER BY min("settledAt")`
+    GROUP BY 1, 2, 3 ORDER BY min("settledAt")`
+  const valid = rows.filter(({ toolName, definition }) => core.tools.get(toolName)?.definition === definition)
   return grouped(
     ids,
-    rows,
+    valid,
     (id) => id,
     (row) => row.sessionId,
   ).map((group) => group.map((row) => row.toolName))

@@ -44,7 +44,8 @@ export async function serveLog(options: { pool?: number; pingMs?: number } = {})
     clock: realClock,
     owner,
     models: createModelRegistry({ defaultModel: config.model }),
-    tools: new Map(),
+    // What logs tell of it; nothing here runs.
+    tools: new Map([['send', { name: 'send', definition: 'as shown' }]]),
     stopping: stopping.signal,
   } as unknown as Core
   const server = await serveHttp(core, {

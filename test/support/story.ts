@@ -40,5 +40,6 @@ export const asking = (messageId: string, interactionId: string): NewEvent[] => 
     prompt: 'May send run?',
     options: [],
     expiresAt: null,
+    definition: 'as shown',
   }),
 ]
