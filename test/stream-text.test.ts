@@ -159,12 +159,13 @@ describe.each(['the owner', 'another process'])('live text, read in %s', (where)
     expect(items.at(-1)).toMatchObject({ callId: 'call_1', offset: 0, text: '{"broken' })
     const error = { code: 'TOOL_INPUT' as const, message: 'not JSON' }
     await step.append(event('tool.failed', { messageId, callId: 'call_1', error }))
+    await takeUntil(stream, is('ToolFailed'))
+    const taking = takeUntil(stream, is('StepEnded'))
     owner.live.add(sessionId, messageId, 0, ' more')
     await owner.live.flush()
     await owner.live.end(sessionId, messageId, 0)
     await step.settle()
-    items.push(...(await takeUntil(stream, is('StepEnded'))))
-    expect(deltas(items.slice(items.findIndex(is('ToolFailed'))))).toEqual([])
+    expect(names(await taking)).toEqual(['StepStreamed', 'StepEnded'])
     await stream.return!()
   })
 
@@ -438,25 +439,28 @@ describe('slow readers of live text', () => {
   it('STREAM-14: 50 readers that never take anything cost no memory while ten minutes of deltas flow', async () => {
     const crowd = streamProcess(database.url, { flushMs: 100 })
     const step = await runningStep(crowd)
-    const streams = Array.from({ length: 50 }, () => crowd.stream(step.sessionId))
+    // A thousand deltas a second, as fast as they can be made; each minute ends one part.
+    const minute = async (index: number) => {
+      await step.begin('TEXT', index)
+      for (let n = 0; n < 60_000; n++) {
+        step.add('tok ', index)
+        if (n % 2000 === 0) await new Promise((resolve) => setImmediate(resolve))
+      }
+      await step.end('tok '.repeat(60_000), 'TEXT', index)
+    }
+    // What the flow itself takes without any reader is not what is measured.
+    for (let index = 0; index < 3; index++) await minute(index)
+    const streams = Array.from({ length: 50 }, () => crowd.stream(step.sessionId, 11))
     for (const stream of streams) await takeUntil(stream, is('LogSynced'))
     collectGarbage()
     const before = process.memoryUsage().rss
-    for (let minute = 0; minute < 10; minute++) {
-      // A thousand deltas a second, as fast as they can be made; each minute ends one part.
-      await step.begin('TEXT', minute)
-      for (let n = 0; n < 60_000; n++) {
-        step.add('tok ', minute)
-        if (n % 2000 === 0) await new Promise((resolve) => setImmediate(resolve))
-      }
-      await step.end('tok '.repeat(60_000), 'TEXT', minute)
-    }
+    for (let index = 3; index < 13; index++) await minute(index)
     collectGarbage()
     const grown = (process.memoryUsage().rss - before) / 1024 / 1024
     expect(grown).toBeLessThan(64)
     // They were there all the time: each still gets what it has missed.
     expect(crowd.live.listeners()).toBe(50)
-    expect((await streams[0]!.next()).value).toMatchObject({ typename: 'TextStarted', index: 0 })
+    expect((await streams[0]!.next()).value).toMatchObject({ typename: 'TextStarted', index: 3 })
     await Promise.all(streams.map((stream) => stream.return!()))
     expect(crowd.live.listeners() + crowd.doorbell.listeners()).toBe(0)
     await crowd.close()
