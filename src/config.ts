@@ -2,11 +2,13 @@ import { isIPv4 } from 'node:net'
 import { resolve } from 'node:path'
 import { ConfigError } from './config/error.ts'
 import { loadFile } from './config/file.ts'
+import type { McpServer } from './config/mcp-servers.ts'
 import type { Tool } from './config/tool.ts'
 import { defaultLimits, type FileConfig, type Limits, type ModelConfig, readUserConfig } from './config/user-config.ts'
 import { type Environment, type LogLevel, readEnvironment, strangers } from './config/variables.ts'
 
 export { ConfigError } from './config/error.ts'
+export type { McpCommand, McpEndpoint, McpServer } from './config/mcp-servers.ts'
 export {
   defineTool,
   type JsonSchema,
@@ -26,7 +28,14 @@ export type { LogLevel } from './config/variables.ts'
 
 type FromEnvironment = Omit<
   Environment,
-  'configFile' | 'openaiApiKey' | 'openaiBaseUrl' | 'compatibleBaseUrl' | 'compatibleApiKey' | 'apiKeys'
+  | 'configFile'
+  | 'openaiApiKey'
+  | 'openaiBaseUrl'
+  | 'anthropicApiKey'
+  | 'anthropicBaseUrl'
+  | 'compatibleBaseUrl'
+  | 'compatibleApiKey'
+  | 'apiKeys'
 >
 
 /** Everything that a user sets, checked, with defaults filled in (design section 12). Times are in milliseconds. */
@@ -36,10 +45,16 @@ export interface Config extends Readonly<FromEnvironment> {
   readonly logLevel: LogLevel
   /** Brings `openai/…`. */
   readonly openai?: { readonly apiKey: string; readonly baseUrl?: string }
+  /** Brings `anthropic/…`. */
+  readonly anthropic?: { readonly apiKey: string; readonly baseUrl?: string }
   /** Brings `compatible/…`. */
   readonly compatible?: { readonly baseUrl: string; readonly apiKey?: string }
   readonly models: Record<string, ModelConfig>
   readonly tools: Tool[]
+  /** By name. May hold secrets: never to be logged. */
+  readonly mcpServers: Readonly<Record<string, McpServer>>
+  /** How long an approval may stay open where the tool does not say; undefined: for ever. */
+  readonly approvalExpiresMs?: number
   readonly limits: Readonly<Limits>
   /** What the user should know, though it hinders nothing: to be logged at start. Never holds a secret. */
   readonly warnings: readonly string[]
@@ -53,7 +68,7 @@ export interface Config extends Readonly<FromEnvironment> {
 export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string } = {}): Promise<Config> {
   const { env = process.env, cwd = process.cwd() } = from
   const { values, problems } = readEnvironment(env)
-  let file: FileConfig = { models: {}, tools: [], limits: defaultLimits }
+  let file: FileConfig = { models: {}, tools: [], mcpServers: {}, limits: defaultLimits }
   try {
     const loaded = await loadFile(cwd, values.configFile)
     if (loaded) file = readUserConfig(loaded)
@@ -65,20 +80,35 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
   problems.push(...contradictions(values, file))
   if (problems.length > 0) throw new ConfigError(problems)
 
-  const { configFile, openaiApiKey, openaiBaseUrl, compatibleBaseUrl, compatibleApiKey, apiKeys, ...rest } = values
+  const {
+    configFile,
+    openaiApiKey,
+    openaiBaseUrl,
+    anthropicApiKey,
+    anthropicBaseUrl,
+    compatibleBaseUrl,
+    compatibleApiKey,
+    apiKeys,
+    ...rest
+  } = values
   const config: Config = {
     ...rest,
     dataDir: resolve(cwd, values.dataDir),
     ...(openaiApiKey && {
       openai: Object.freeze({ apiKey: openaiApiKey, ...(openaiBaseUrl && { baseUrl: openaiBaseUrl }) }),
     }),
+    ...(anthropicApiKey && {
+      anthropic: Object.freeze({ apiKey: anthropicApiKey, ...(anthropicBaseUrl && { baseUrl: anthropicBaseUrl }) }),
+    }),
     ...(compatibleBaseUrl && {
       compatible: Object.freeze({ baseUrl: compatibleBaseUrl, ...(compatibleApiKey && { apiKey: compatibleApiKey }) }),
     }),
     models: Object.freeze(file.models),
     tools: Object.freeze(file.tools) as Tool[],
+    mcpServers: Object.freeze(file.mcpServers),
+    ...(file.approvalExpiresMs !== undefined && { approvalExpiresMs: file.approvalExpiresMs }),
     limits: Object.freeze(file.limits),
-    warnings: Object.freeze(warnings(env)),
+    warnings: Object.freeze([...strangers(env), ...idle(values)]),
   }
   return Object.freeze(config)
 }
@@ -108,7 +138,7 @@ function contradictions(values: Environment, file: FileConfig): string[] {
     )
   }
   for (const [id, { model }] of Object.entries(file.models)) {
-    if (model === undefined && !/^(demo|openai|compatible)\//.test(id)) {
+    if (model === undefined && !/^(demo|openai|anthropic|compatible)\//.test(id)) {
       problems.push(
         `models["${id}"]: no provider of that name is supported by this version: give the model itself as \`model\``,
       )
@@ -121,25 +151,24 @@ function contradictions(values: Environment, file: FileConfig): string[] {
 
 /** Why the default model cannot be used, or undefined if it can. */
 function whyUnavailable(
-  { model, openaiApiKey, compatibleBaseUrl }: Environment,
+  { model, openaiApiKey, anthropicApiKey, compatibleBaseUrl }: Environment,
   { models }: FileConfig,
 ): string | undefined {
   if (Object.hasOwn(models, model) && models[model]?.model !== undefined) return undefined
   const provider = model.slice(0, model.indexOf('/'))
   if (provider === 'openai') return openaiApiKey ? undefined : 'openai/… needs OPENAI_API_KEY'
   if (provider === 'compatible') return compatibleBaseUrl ? undefined : 'compatible/… needs OPENAI_COMPATIBLE_BASE_URL'
-  if (provider === 'anthropic') return 'anthropic/… is not supported by this version yet'
+  if (provider === 'anthropic') return anthropicApiKey ? undefined : 'anthropic/… needs ANTHROPIC_API_KEY'
   if (model === 'demo/echo') return undefined
-  return 'must be demo/echo, openai/…, compatible/… or a model of the config file that brings its own `model`'
+  return 'must be demo/echo, openai/…, anthropic/…, compatible/… or a model of the config file that brings its own `model`'
 }
 
-function warnings(env: NodeJS.ProcessEnv): string[] {
-  const anthropic = env.ANTHROPIC_API_KEY || env.ANTHROPIC_BASE_URL
+/** Base URLs that are for nothing without their key. No reason to refuse: other programs read the same variables. */
+function idle({ openaiApiKey, openaiBaseUrl, anthropicApiKey, anthropicBaseUrl }: Environment): string[] {
+  const alone = (name: string) => `${name}_BASE_URL is set without ${name}_API_KEY and is not used`
   return [
-    ...strangers(env),
-    ...(anthropic
-      ? ['ANTHROPIC_* is set; this version does not offer anthropic/… models yet and does not use it']
-      : []),
+    ...(openaiBaseUrl && !openaiApiKey ? [alone('OPENAI')] : []),
+    ...(anthropicBaseUrl && !anthropicApiKey ? [alone('ANTHROPIC')] : []),
   ]
 }
 

@@ -45,7 +45,7 @@ function tool(name: string, clock: Clock) {
 }
 
 it('OPS-13: the built-in tools have schemas, and names that a config file cannot take', () => {
-  expect(builtinTools.map(({ name }) => name)).toEqual(['current_time', 'wait'])
+  expect(builtinTools.map(({ name }) => name)).toEqual(['current_time', 'wait', 'ask_user'])
   for (const { name, jsonSchema } of builtinTools) {
     expect(reservedToolNames).toContain(name)
     expect(jsonSchema.type).toBe('object')
@@ -94,4 +94,20 @@ it('TOOL-07: wait refuses what is no sensible number of milliseconds', () => {
   const { validate } = builtinTools.find(({ name }) => name === 'wait')!
   for (const ms of [-1, 1.5, '5', 86_400_001, undefined])
     expect(validate({ ms })).toMatchObject({ ok: false, field: 'ms' })
+})
+
+it('ask_user takes a question with up to ten options, is marked as one, and never runs', () => {
+  const tool = builtinTools.find(({ name }) => name === 'ask_user')!
+  expect(tool.asks).toBe('question')
+  const ok = (input: unknown) => tool.validate(input).ok
+  expect(ok({ question: 'x'.repeat(2000), options: Array(10).fill('a') })).toBe(true)
+  expect(ok({ question: 'Red?' })).toBe(true)
+  for (const bad of [
+    {},
+    { question: '' },
+    { question: 'x'.repeat(2001) },
+    { question: 'x', options: Array(11).fill('a') },
+  ])
+    expect(ok(bad)).toBe(false)
+  expect(() => tool.execute({ question: 'Red?' }, {} as ToolContext)).toThrow('answered by a person')
 })

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { defaultLimits } from '../src/config/user-config.ts'
 import { type Variable, variables } from '../src/config/variables.ts'
-import { ConfigError, loadConfig } from '../src/config.ts'
+import { ConfigError, loadConfig, prepareTool } from '../src/config.ts'
 
 const dirs: string[] = []
 afterEach(async () => {
@@ -94,6 +94,8 @@ it('OPS-02: given values reach the configuration with their types', async () => 
     HOLDFAST_MODEL: 'compatible/qwen3:8b',
     OPENAI_COMPATIBLE_BASE_URL: 'http://127.0.0.1:11434/v1',
     OPENAI_API_KEY: 'sk-one',
+    ANTHROPIC_API_KEY: 'sk-two',
+    ANTHROPIC_BASE_URL: 'http://127.0.0.1:9000',
     LOG_LEVEL: 'debug',
     DATABASE_URL: 'postgresql://u:p@127.0.0.1:5432/x',
   }
@@ -103,6 +105,7 @@ it('OPS-02: given values reach the configuration with their types', async () => 
   expect(config).toMatchObject({ logLevel: 'debug', databaseUrl: env.DATABASE_URL, model: env.HOLDFAST_MODEL })
   expect(config.compatible).toEqual({ baseUrl: env.OPENAI_COMPATIBLE_BASE_URL })
   expect(config.openai).toEqual({ apiKey: 'sk-one' })
+  expect(config.anthropic).toEqual({ apiKey: 'sk-two', baseUrl: env.ANTHROPIC_BASE_URL })
 })
 
 it.each([
@@ -118,11 +121,7 @@ it.each([
   ['LOG_LEVEL', 'verbose', 'LOG_LEVEL is "verbose": must be one of trace, debug'],
   ['HOLDFAST_MODEL', 'gpt', 'HOLDFAST_MODEL is "gpt": must have the form provider/model'],
   ['HOLDFAST_MODEL', 'openai/gpt', 'HOLDFAST_MODEL is "openai/gpt": openai/… needs OPENAI_API_KEY'],
-  [
-    'HOLDFAST_MODEL',
-    'anthropic/x',
-    'HOLDFAST_MODEL is "anthropic/x": anthropic/… is not supported by this version yet',
-  ],
+  ['HOLDFAST_MODEL', 'anthropic/x', 'HOLDFAST_MODEL is "anthropic/x": anthropic/… needs ANTHROPIC_API_KEY'],
   ['HOLDFAST_MODEL', 'demo/ecco', 'HOLDFAST_MODEL is "demo/ecco": must be demo/echo'],
   ['HOLDFAST_LEASE_MS', '10000', 'HOLDFAST_RENEW_MS is 10000: must be less than HOLDFAST_LEASE_MS (10000)'],
   ['HOLDFAST_CONFIG', 'none.ts', 'HOLDFAST_CONFIG is "none.ts": there is no file '],
@@ -145,6 +144,7 @@ it('OPS-02: several problems, of variables and of the file, are all listed at on
 
 it.each([
   [{ DATABASE_URL: 'mysql://u:hunter2@h/x' }, 'DATABASE_URL (value not shown): must be a URL such as postgresql://'],
+  [{ ANTHROPIC_BASE_URL: 'hunter2' }, 'ANTHROPIC_BASE_URL (value not shown): must be a URL'],
   [{ OPENAI_BASE_URL: 'ftp://u:hunter2@h/' }, 'OPENAI_BASE_URL (value not shown): must be a URL'],
   [
     { OPENAI_COMPATIBLE_API_KEY: 'hunter2' },
@@ -173,13 +173,13 @@ it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('SEC-01: HOST=%s is acce
   expect((await loadConfig({ env: { HOST: host }, cwd: await directory() })).host).toBe(host)
 })
 
-it('OPS-02: a misspelt HOLDFAST_ variable is named in a warning, an Anthropic key is not kept', async () => {
-  const env = { HOLDFAST_LEASE: '1', ANTHROPIC_API_KEY: 'hunter2', HOLDFAST_SOMETHING_ELSE: '1' }
+it('OPS-02: a misspelt HOLDFAST_ variable and a base URL without its key are named in warnings', async () => {
+  const env = { HOLDFAST_LEASE: '1', ANTHROPIC_BASE_URL: 'http://u:hunter2@h/', HOLDFAST_SOMETHING_ELSE: '1' }
   const config = await loadConfig({ env, cwd: await directory() })
   expect(config.warnings).toEqual([
     'HOLDFAST_LEASE is not a setting of Holdfast and is not used; did you mean HOLDFAST_LEASE_MS?',
     'HOLDFAST_SOMETHING_ELSE is not a setting of Holdfast and is not used',
-    expect.stringContaining('does not offer anthropic/… models yet'),
+    'ANTHROPIC_BASE_URL is set without ANTHROPIC_API_KEY and is not used',
   ])
   expect(JSON.stringify(config)).not.toContain('hunter2')
 })
@@ -270,13 +270,15 @@ it.each([
     `tools[0].inputSchema: can't resolve reference`,
   ],
   [
-    asked('inputSchema: z.object({}), needsApproval: true'),
-    'tools[0].needsApproval: is true: is not supported by this version yet',
+    asked(`inputSchema: z.object({}), needsApproval: 'yes'`),
+    'tools[0].needsApproval: is "yes": must be true, false or a function',
   ],
   [
-    asked('inputSchema: z.object({}), needsApproval: () => false'),
-    'tools[0].needsApproval: is not supported by this version yet',
+    asked('inputSchema: z.object({}), needsApproval: async () => false'),
+    'tools[0].needsApproval: must be true, false or a function (not an async one)',
   ],
+  [asked('inputSchema: z.object({}), approvalExpiresMs: 0'), 'tools[0].approvalExpiresMs: is 0: '],
+  [asked(`inputSchema: z.object({}), asks: 'question'`), 'tools[0]: unknown key "asks"'],
   [asked('inputSchema: z.object({}), timeoutMs: 0'), 'tools[0].timeoutMs: is 0: '],
   [asked('inputSchema: z.object({}), timeout: 5'), 'tools[0]: unknown key "timeout", did you mean "timeoutMs"?'],
   [
@@ -293,10 +295,20 @@ it.each([
 
 it.each([
   [`{ auth: { secret: 'hunter2' } }`, 'auth: is not supported by this version yet (authentication'],
+  [`{ mcpServers: 'hunter2' }`, 'mcpServers: must be an object of servers by name'],
+  [`{ mcpServers: { a: 'hunter2' } }`, 'mcpServers.a: must be an object with `command` or with `url`'],
+  [`{ mcpServers: { a: { env: { K: 'hunter2' } } } }`, 'mcpServers.a: must have either `command` or `url`'],
+  [`{ mcpServers: { a: { command: 'x', url: 'http://hunter2' } } }`, 'mcpServers.a: must have either'],
+  [`{ mcpServers: { 'a b': { command: 'hunter2' } } }`, `mcpServers["a b"]: a server's name has 1 to 32 letters`],
+  [`{ mcpServers: { a: { url: 'ftp://hunter2' } } }`, 'mcpServers.a.url: must be a URL such as https://host/mcp'],
   [
-    `{ mcpServers: { a: { url: 'http://x', headers: { Authorization: 'hunter2' } } } }`,
-    'mcpServers: is not supported by this version yet (MCP',
+    `{ mcpServers: { a: { url: 'http://x', headers: { Authorization: 'hunter2\\n' + String.fromCharCode(10, 65) } } } }`,
+    'mcpServers.a.headers: must be an object of texts by header name',
   ],
+  [`{ mcpServers: { a: { command: 'x', env: { K: ['hunter2'] } } } }`, 'mcpServers.a.env: must be an object of texts'],
+  [`{ mcpServers: { a: { command: 'x', args: 'hunter2' } } }`, 'mcpServers.a.args: must be a list of texts'],
+  [`{ mcpServers: { a: { command: 'x', arg: ['hunter2'] } } }`, 'mcpServers.a.arg: unknown key, did you mean "args"?'],
+  [`{ approvalExpiresMs: '1 day' }`, 'approvalExpiresMs: is "1 day": '],
   [`{ models: { 'x/y': {} } }`, 'models["x/y"]: no provider of that name'],
   [`{ models: { gpt: {} } }`, 'models.gpt: must have the form provider/model'],
   [`{ models: { 'x/y': { model: { apiKey: 'hunter2' } } } }`, 'models["x/y"].model: must be a language model'],
@@ -306,6 +318,68 @@ it.each([
   const { message } = await refusal({}, { 'holdfast.config.mjs': `export default ${content}` })
   expect(message).toContain(text)
   expect(message).not.toContain('hunter2')
+})
+
+it('OPS-02: MCP servers and the expiry of approvals reach the configuration, with what may be left out filled in', async () => {
+  const source = `export default { approvalExpiresMs: 60000, mcpServers: {
+    files: { command: 'files', args: ['-x'], env: { TOKEN: 't' } }, plain: { command: 'p' },
+    far: { url: 'https://h/mcp', headers: { Authorization: 'Bearer t' } }, near: { url: 'http://h' } } }`
+  const config = await loadConfig({ env: {}, cwd: await directory({ 'holdfast.config.mjs': source }) })
+  expect(config.approvalExpiresMs).toBe(60_000)
+  expect(config.mcpServers).toEqual({
+    files: { command: 'files', args: ['-x'], env: { TOKEN: 't' } },
+    plain: { command: 'p', args: [], env: {} },
+    far: { url: 'https://h/mcp', headers: { Authorization: 'Bearer t' } },
+    near: { url: 'http://h', headers: {} },
+  })
+})
+
+it('needsApproval may be a boolean or a function of the input; one that throws or says nothing asks', async () => {
+  const tools = [
+    `needsApproval: true, approvalExpiresMs: 5`,
+    `needsApproval({ amount }) { return amount > this.name.length }`,
+    `needsApproval: ({ a }) => a.b.c`,
+    `needsApproval: () => undefined`,
+    `needsApproval: ({ amount }) => amount > 7`,
+  ].map(
+    (fields, index) =>
+      `{ name: 't${index}', description: 'b', execute: () => 1, inputSchema: z.object({}), ${fields} }`,
+  )
+  const { tools: made } = await loadConfig({ env: {}, cwd: await directory(withTool(tools.join(', '))) })
+  const asks = (index: number, input: unknown) => {
+    const { needsApproval } = made[index]!
+    return typeof needsApproval === 'function' ? needsApproval(input) : needsApproval
+  }
+  expect(asks(0, {})).toBe(true)
+  expect(made[0]!.approvalExpiresMs).toBe(5)
+  expect(asks(1, { amount: 1 })).toBe(false)
+  expect([asks(2, {}), asks(3, {})]).toEqual([true, true])
+  expect([asks(4, { amount: 8 }), asks(4, { amount: 7 })]).toEqual([true, false])
+})
+
+it('the definition of a tool changes with its name, description and schema, and with nothing else', () => {
+  const base = {
+    name: 'a',
+    description: 'b',
+    execute: () => 1,
+    inputSchema: { type: 'object', properties: { x: {}, y: {} } },
+  }
+  const definition = (over: object) => {
+    const made = prepareTool({ ...base, ...over })
+    return 'tool' in made ? made.tool.definition : expect.fail('refused')
+  }
+  expect(definition({ execute: () => 2, timeoutMs: 5, needsApproval: true })).toBe(definition({}))
+  expect(definition({ inputSchema: { properties: { y: {}, x: {} }, type: 'object' } })).toBe(definition({}))
+  const others = [
+    { name: 'c' },
+    { description: 'c' },
+    { inputSchema: { type: 'object', properties: { x: {} } } },
+    { inputSchema: { type: 'object', properties: { x: {}, y: { enum: [2, 1] } } } },
+    { inputSchema: { type: 'object', properties: { x: {}, y: { enum: [1, 2] } } } },
+  ].map(definition)
+  expect(new Set([definition({}), ...others]).size).toBe(6)
+  // Pinned: a remembered approval has to outlive an upgrade.
+  expect(definition({})).toBe('RrvBo2Cv0P3ZCXehoNiEhQ')
 })
 
 it('TOOL-07: input is checked by a Zod schema and by JSON Schemas of several drafts, and the field is named', async () => {

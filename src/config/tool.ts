@@ -1,5 +1,6 @@
 import type { JSONSchema7, JSONValue } from '@ai-sdk/provider'
 import { z } from 'zod'
+import { definitionHash } from './definition-hash.ts'
 import { jsonSchemaInput, type Validate, zodInput } from './tool-input.ts'
 
 /** What a tool gets beside its input (design section 6). */
@@ -25,9 +26,9 @@ export interface ToolDefinition<Input = unknown> {
   description: string
   /** What the model has to give: a Zod schema or a JSON Schema, of an object. */
   inputSchema: z.ZodType<Input> | JsonSchema
-  /** Approvals are not in this version yet: it refuses to start with `true` or a function. */
+  /** Whether a person has to approve a call before it runs, always or by its input (design section 7). A function that throws: yes. */
   needsApproval?: boolean | ((input: Input) => boolean)
-  /** As needsApproval. */
+  /** How long an approval of this tool may stay open, in milliseconds; then the call is declined. The config's if left out. */
   approvalExpiresMs?: number
   /** Deadline of one call in milliseconds; HOLDFAST_TOOL_TIMEOUT_MS if left out. */
   timeoutMs?: number
@@ -40,6 +41,10 @@ export type JsonSchema = { [keyword: string]: unknown }
 
 /** A tool whose schema has been compiled. */
 export interface Tool extends ToolDefinition {
+  /** Changes with name, description or schema, and only then: a remembered approval holds for one of these (ASK-25). */
+  definition: string
+  /** A call is a question to a person, and the answer is its output: `execute` is never called. Built-in tools only. */
+  asks?: 'question'
   /** What the model and clients are told. */
   jsonSchema: JSONSchema7
   /** Looks at a model's input. Never throws; `field` is the path of what is wrong, `input` for the whole. */
@@ -56,8 +61,13 @@ export function defineTool(tool: unknown): ToolDefinition {
 }
 
 const LONGEST_TIMER = 2 ** 31 - 1
-const NOT_YET = 'is not supported by this version yet (approvals come with a later one): leave it out'
-const notYet = z.custom((value) => value === undefined || value === false, NOT_YET).optional()
+const LONGEST_EXPIRY_MS = 315_576_000_000 // ten years
+
+/** Milliseconds until an open approval expires: a date in the database, not a timer. */
+export const expiryMs = z.int().min(1).max(LONGEST_EXPIRY_MS)
+
+const isDecider = (value: unknown) =>
+  typeof value === 'boolean' || (typeof value === 'function' && value.constructor.name !== 'AsyncFunction')
 
 const shape = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, "_" or "-"'),
@@ -66,8 +76,8 @@ const shape = z.strictObject({
     (value) => typeof value === 'object' && value !== null,
     'must be a Zod schema or a JSON Schema',
   ),
-  needsApproval: notYet,
-  approvalExpiresMs: notYet,
+  needsApproval: z.custom(isDecider, 'must be true, false or a function (not an async one) of the input').optional(),
+  approvalExpiresMs: expiryMs.optional(),
   timeoutMs: z.int().min(1).max(LONGEST_TIMER).optional(),
   execute: z.custom((value) => typeof value === 'function', 'must be a function'),
 })
@@ -83,16 +93,34 @@ export const toolFields = Object.keys(shape.shape)
 export function prepareTool(tool: unknown): { tool: Tool } | { issues: z.core.$ZodIssue[] } {
   const parsed = shape.safeParse(tool)
   if (!parsed.success) return { issues: parsed.error.issues }
-  const definition = tool as ToolDefinition
+  const given = tool as ToolDefinition
   try {
-    const { inputSchema } = definition
+    const { name, description, inputSchema } = given
     const input = isZod(inputSchema) ? zodInput(inputSchema) : jsonSchemaInput(inputSchema)
-    // Bound, as a tool may be an object with a method that uses `this`.
-    const execute: Tool['execute'] = (value, context) => definition.execute(value, context)
-    return { tool: Object.freeze({ ...definition, execute, ...input }) }
+    return {
+      tool: Object.freeze({
+        ...given,
+        ...(typeof given.needsApproval === 'function' && { needsApproval: cautious(given) }),
+        // Bound, as a tool may be an object with a method that uses `this`.
+        execute: (value: unknown, context: ToolContext) => given.execute(value, context),
+        ...input,
+        definition: definitionHash(name, description, input.jsonSchema),
+      }),
+    }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
     return { issues: [{ code: 'custom', path: ['inputSchema'], message, input: undefined }] }
+  }
+}
+
+/** Asks a person in every case of doubt: the function threw, or answered with something that is no boolean. */
+function cautious(tool: ToolDefinition): (input: unknown) => boolean {
+  return (input) => {
+    try {
+      return (tool.needsApproval as (input: unknown) => boolean)(input) !== false
+    } catch {
+      return true
+    }
   }
 }
 

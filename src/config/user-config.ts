@@ -2,7 +2,8 @@ import type { LanguageModelV4 } from '@ai-sdk/provider'
 import { z } from 'zod'
 import { ConfigError, nearest, shown } from './error.ts'
 import type { Loaded } from './file.ts'
-import { prepareTool, type Tool, type ToolDefinition, toolFields } from './tool.ts'
+import { type McpServer, type McpServersConfig, readMcpServers } from './mcp-servers.ts'
+import { expiryMs, prepareTool, type Tool, type ToolDefinition, toolFields } from './tool.ts'
 import { MODEL_ID } from './variables.ts'
 
 /** A model by its full id. */
@@ -29,6 +30,10 @@ export interface Limits {
 export interface UserConfig {
   models?: Record<string, ModelConfig>
   tools?: ToolDefinition[]
+  /** By name. Their tools are called `name__tool`. */
+  mcpServers?: McpServersConfig
+  /** How long an approval may stay open in milliseconds, where the tool does not say; for ever if left out. */
+  approvalExpiresMs?: number
   limits?: Partial<Limits>
 }
 
@@ -36,6 +41,8 @@ export interface UserConfig {
 export interface FileConfig {
   models: Record<string, ModelConfig>
   tools: Tool[]
+  mcpServers: Record<string, McpServer>
+  approvalExpiresMs?: number
   limits: Limits
 }
 
@@ -85,7 +92,9 @@ const shape = z.strictObject({
   limits: z
     .strictObject({ pendingInputs: limit, sessionsPerDay: limit, textBytes: limit, attachmentBytes: limit })
     .default({}),
-  mcpServers: notYet('MCP'),
+  // Looked at below, where no value can get into an error.
+  mcpServers: z.unknown().optional(),
+  approvalExpiresMs: expiryMs.optional(),
   auth: notYet('authentication'),
 })
 
@@ -119,9 +128,21 @@ export function readUserConfig({ name, content }: Loaded): FileConfig {
       tools.push(prepared.tool)
     }
   }
+  const mcp = readMcpServers((content as { mcpServers?: unknown }).mcpServers)
+  problems.push(...mcp.problems.map((problem) => `${name}: ${problem}`))
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems)
-  const { models, limits } = parsed.data as { models: FileConfig['models']; limits: Partial<Limits> }
-  return { models, tools, limits: { ...defaultLimits, ...withoutUndefined(limits) } }
+  const { models, limits, approvalExpiresMs } = parsed.data as {
+    models: FileConfig['models']
+    limits: Partial<Limits>
+    approvalExpiresMs?: number
+  }
+  return {
+    models,
+    tools,
+    mcpServers: mcp.servers,
+    ...(approvalExpiresMs !== undefined && { approvalExpiresMs }),
+    limits: { ...defaultLimits, ...withoutUndefined(limits) },
+  }
 }
 
 /** One text per problem of an issue. The value is shown for plain ones only: an object may hold a secret. */

@@ -59,6 +59,8 @@ export const variables = {
   model: variable('HOLDFAST_MODEL', 'demo/echo', z.string().regex(MODEL_ID, 'must have the form provider/model')),
   openaiApiKey: secret('OPENAI_API_KEY', text),
   openaiBaseUrl: baseUrl('OPENAI_BASE_URL'),
+  anthropicApiKey: secret('ANTHROPIC_API_KEY', text),
+  anthropicBaseUrl: baseUrl('ANTHROPIC_BASE_URL'),
   compatibleBaseUrl: baseUrl('OPENAI_COMPATIBLE_BASE_URL'),
   compatibleApiKey: secret('OPENAI_COMPATIBLE_API_KEY', text),
   leaseMs: milliseconds('HOLDFAST_LEASE_MS', 30_000),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineTool, prepareTool, type Tool, type ToolContext } from '../../config.ts'
+import { defineTool, prepareTool, type Tool, type ToolContext, type ToolDefinition } from '../../config.ts'
 import { type Clock, realClock } from '../clock.ts'
 
 const LONGEST_WAIT_MS = 86_400_000
@@ -29,6 +29,21 @@ const wait = (clock: Clock) =>
     inputSchema: z.object({ ms: z.int().min(0).max(LONGEST_WAIT_MS) }),
     execute: ({ ms }, context) => waitFor(ms, context, clock),
   })
+
+/** Never runs here: a call opens a question to a person, and the answer is the output (design section 7). */
+const askUser = defineTool({
+  name: 'ask_user',
+  description:
+    'Asks the user a question and waits for the answer, however long that takes. Use it when you cannot go on without a decision or ' +
+    'a fact that only the user has. `options` are answers to choose from; the user may also answer in other words.',
+  inputSchema: z.object({
+    question: z.string().min(1).max(2000),
+    options: z.array(z.string().min(1).max(200)).max(10).optional(),
+  }),
+  execute() {
+    throw new Error('ask_user is answered by a person and cannot be run')
+  },
+})
 
 /** Waits, and reports progress ten times on the way. Ends early, with the signal's reason, when that is aborted. */
 async function waitFor(ms: number, { signal, deadline, progress }: ToolContext, clock: Clock) {
@@ -67,14 +82,20 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** The tools that every session has, on the given clock. */
-export function createBuiltinTools(clock: Clock): Tool[] {
-  return [currentTime(clock), wait(clock)].map((definition) => {
-    const prepared = prepareTool(definition)
-    if ('issues' in prepared) throw new Error(`${definition.name}: ${prepared.issues[0]?.message}`)
-    return prepared.tool
-  })
+function prepared(definition: ToolDefinition): Tool {
+  const checked = prepareTool(definition)
+  if ('issues' in checked) throw new Error(`${definition.name}: ${checked.issues[0]?.message}`)
+  return checked.tool
 }
 
-/** The tools that every session has: `current_time` and `wait`. */
+/** The tools that every session has, on the given clock. */
+export function createBuiltinTools(clock: Clock): Tool[] {
+  return [
+    prepared(currentTime(clock)),
+    prepared(wait(clock)),
+    Object.freeze({ ...prepared(askUser), asks: 'question' as const }),
+  ]
+}
+
+/** The tools that every session has: `current_time`, `wait` and `ask_user`. */
 export const builtinTools: Tool[] = createBuiltinTools(realClock)
