@@ -21,7 +21,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import { locate, openDataDir } from '../src/embedded/place.ts'
 import { removeForeignPidFile } from '../src/embedded/postmaster.ts'
 import { isAlive, processesIn } from '../src/embedded/process-table.ts'
@@ -34,6 +34,9 @@ const rounds = Number(process.env.HOLDFAST_SOAK_KILLS ?? 5)
 const projectDir = dirname(dirname(fileURLToPath(import.meta.url)))
 /** An ordinary account of every Debian, Alpine and Fedora, with an entry in /etc/passwd and no rights. */
 const daemon = { uid: 1, gid: 1 }
+
+// Dozens of real process starts: on a busy machine a first start takes ten seconds instead of one and a half.
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 })
 
 const homes: string[] = []
 function home(name = 'data'): string {

@@ -27,7 +27,7 @@ export function keepRunning(dataDir: string, place: Place, log: (line: string) =
   async function restart(): Promise<void> {
     try {
       log(`The database server of ${place.cluster} is gone: starting it again`)
-      await withLaunchLock(dataDir, () => launch(place, log))
+      await withLaunchLock(dataDir, log, () => launch(place, log))
     } catch (error) {
       log(`The database server could not be started again, trying again: ${textOf(error)}`)
     }

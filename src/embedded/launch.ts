@@ -31,6 +31,8 @@ export async function launch(place: Place, log: (line: string) => void): Promise
       const binaries = findBinaries(place, log)
       if (!hasCluster(place)) log(`Making the database in ${place.cluster}`)
       await ensureCluster(place, binaries, password)
+      // A slow disk may have taken long over that; it is no sign of being stuck.
+      lastMovement = Date.now()
       const outcome = await startServer(place, binaries)
       if (outcome.started) {
         if ((await probe(place, outcome.port, password)) === 'serving') {

@@ -11,14 +11,16 @@ import { codeOf, EmbeddedDatabaseError } from './error.ts'
  * on Linux a listening abstract socket named after the directory's device and inode, elsewhere a file opened with
  * the exclusive-lock flag.
  */
-const waitMsMax = 120_000
+const waitMsMax = 300_000
+const sayMs = 5_000
 
 /**
  * Runs `work` alone among all processes that use `dir`, and gives the lock back however it ends.
- * @throws EmbeddedDatabaseError when another process held the lock for two minutes.
+ * @throws EmbeddedDatabaseError when another process held the lock for five minutes.
  */
-export async function withLaunchLock<T>(dir: string, work: () => Promise<T>): Promise<T> {
+export async function withLaunchLock<T>(dir: string, log: (line: string) => void, work: () => Promise<T>): Promise<T> {
   const deadline = Date.now() + waitMsMax
+  let sayAt = Date.now() + sayMs
   let release = await acquire(dir)
   while (!release) {
     if (Date.now() > deadline) {
@@ -26,6 +28,10 @@ export async function withLaunchLock<T>(dir: string, work: () => Promise<T>): Pr
         `Another process has been starting or stopping the database in ${dir} for ${waitMsMax / 1000} seconds. ` +
           'End that process, or set HOLDFAST_DATA_DIR to another directory.',
       )
+    }
+    if (Date.now() > sayAt) {
+      sayAt = Number.POSITIVE_INFINITY
+      log(`Waiting for another process that starts or stops the database in ${dir}`)
     }
     await sleep(10 + Math.random() * 20)
     release = await acquire(dir)

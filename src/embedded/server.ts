@@ -1,3 +1,4 @@
+import { hasCluster } from './cluster.ts'
 import { EmbeddedDatabaseError } from './error.ts'
 import { keepRunning } from './keep-running.ts'
 import { launch } from './launch.ts'
@@ -28,7 +29,7 @@ export async function startEmbedded(options: {
 }): Promise<EmbeddedDatabase> {
   const log = options.log ?? (() => {})
   const dataDir = openDataDir(options.dataDir)
-  const { place, url, joined, membership } = await withLaunchLock(dataDir, async () => {
+  const { place, url, joined, membership } = await withLaunchLock(dataDir, log, async () => {
     const place = locate(dataDir, log)
     const found = await launch(place, log)
     // Under the same lock: between finding the server and being counted nobody may stop it as the last one.
@@ -42,7 +43,9 @@ export async function startEmbedded(options: {
     stop() {
       stopping ??= (async () => {
         await keeper.end()
-        await withLaunchLock(dataDir, async () => {
+        // Deleted under us: nothing is left to leave or to stop.
+        if (!hasCluster(place)) return
+        await withLaunchLock(dataDir, log, async () => {
           if (membership.leave().last) await stopServer(place, log)
         })
       })()

@@ -81,11 +81,11 @@ export function openDirectory(): string {
   return dir
 }
 
-/** Waits for a condition, thirty seconds at most. */
+/** Waits for a condition, a minute at most. */
 export async function until(holds: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 30_000
+  const deadline = Date.now() + 60_000
   while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`waited 30 s for ${what}`)
+    if (Date.now() > deadline) throw new Error(`waited 60 s for ${what}`)
     await sleep(5)
   }
 }
