@@ -78,7 +78,7 @@ it('ADM-22: an admission whose commit fails is a masked error, writes nothing an
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({
         query: `mutation ($input: AdmitPromptInput!) { admitPrompt(input: $input) {
-          __typename ... on PromptAdmission { outcome executionRequested input { messageId state } } } }`,
+          __typename ... on PromptAdmission { outcome executionRequested input { id state } } } }`,
         variables: { input: { sessionId, messageId, text: 'a private text' } },
       }),
     })
@@ -104,7 +104,7 @@ it('ADM-22: an admission whose commit fails is a masked error, writes nothing an
       __typename: 'PromptAdmission',
       outcome: 'ADMITTED',
       executionRequested: true,
-      input: { messageId, state: expect.any(String) },
+      input: { id: messageId, state: expect.any(String) },
     },
   })
   await atRest(a)

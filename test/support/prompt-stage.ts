@@ -195,6 +195,7 @@ export async function fault(
   }: { table: string; operation: 'INSERT' | 'UPDATE' | 'DELETE'; when: string; atCommit?: boolean },
 ): Promise<{ fired(): Promise<number>; mend(): Promise<void> }> {
   const client = new pg.Client({ connectionString: database.url })
+  client.on('error', () => {})
   await client.connect()
   const name = `fault_${++ids}`
   await client.query(`
