@@ -1,21 +1,17 @@
-// compactSession: a compaction request is an input of its own kind (design section 5). Running one comes with a later version, so that
-// none is taken yet: an input that nothing would ever run must not be made durable.
+// compactSession (contract.graphql): a compaction request is an input of its own kind, armed, ordered as a steer (design section 5).
 
-import type { Core } from './core.ts'
-import type { Outcome } from './outcomes.ts'
+import { event } from '../events.ts'
+import { pendingLimit, promptConflict } from './admit.ts'
+import { type Core, wake } from './core.ts'
+import { decideAgainMax, invalidInput, type Outcome, sessionNotFound } from './outcomes.ts'
+import { brokenIdRule } from './rules.ts'
+import { findSession } from './sessions.ts'
 
-/** A feature of the contract that this version does not have yet; shown to the caller as what it is. */
-export class NotSupportedError extends Error {
-  override name = 'NotSupportedError'
-  constructor(readonly feature: string) {
-    super(`${feature} is not supported by this version yet; nothing was changed`)
-  }
-}
-
+/** Asks for a compaction, once per id (COMP-01 to COMP-03). */
 export async function compactSession(
-  _core: Core,
-  _tenant: string,
-  _input: { sessionId: string; messageId: string },
+  core: Core,
+  tenant: string,
+  { sessionId, messageId }: { sessionId: string; messageId: string },
 ): Promise<
   Outcome<
     | 'CompactSessionPayload'
@@ -25,5 +21,35 @@ export async function compactSession(
     | 'LimitExceededError'
   >
 > {
-  throw new NotSupportedError('compactSession')
+  const sessionRule = brokenIdRule('ses_', sessionId)
+  if (sessionRule !== null) return invalidInput('sessionId', sessionRule)
+  const messageRule = brokenIdRule('msg_', messageId)
+  if (messageRule !== null) return invalidInput('messageId', messageRule)
+  for (let look = 0; look < decideAgainMax; look++) {
+    if ((await findSession(core, tenant, sessionId)) === null) return sessionNotFound(sessionId)
+    const stored = await core.db.input.findUnique({ where: { id: messageId } })
+    if (stored !== null) {
+      const isSame = stored.sessionId === sessionId && stored.kind === 'COMPACTION'
+      return isSame ? { type: 'CompactSessionPayload', messageId } : promptConflict(sessionId, messageId, ['messageId'])
+    }
+    const limit = await pendingLimit(core, sessionId)
+    if (limit !== null) return limit
+    const outcome = await core.eventLog.append({
+      sessionId,
+      events: [
+        event('prompt.admitted', {
+          messageId,
+          inputKind: 'COMPACTION',
+          text: '',
+          attachments: [],
+          delivery: 'STEER',
+          requestExecution: true,
+        }),
+      ],
+    })
+    if (outcome.kind !== 'appended') continue
+    wake(core, sessionId)
+    return { type: 'CompactSessionPayload', messageId }
+  }
+  throw new Error(`the compaction request ${messageId} found the session moved ${decideAgainMax} times`)
 }

@@ -7,11 +7,12 @@ import { asError } from '../errors.ts'
 import { type ExecutionOutcome, event } from '../events.ts'
 import { newExecutionId } from '../ids.ts'
 import { cleanUp } from './cleanup.ts'
+import { compact } from './compaction.ts'
 import type { Core } from './core.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
-import { createHold, type Hold } from './hold.ts'
+import { createHold, type Hold, HoldEnded } from './hold.ts'
 import { readPromoted } from './prepare.ts'
-import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep } from './step.ts'
+import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep, type StepResult } from './step.ts'
 
 /** How often a decision is taken again because the session moved; each time somebody else made progress. */
 const decideAgainMax = 1000
@@ -69,6 +70,7 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
   const { sessionId } = hold
   let retry: Retry | null = null
   let steps = 0
+  let hasCompacted = false
   let ignoring: ReadonlySet<string> = new Set()
   for (let look = 0; ; look++) {
     if (hold.ended === 'cancelled') {
@@ -88,7 +90,10 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     // Another attempt of the open step is no boundary: nothing is promoted within it.
     const isWithinStep = openStep !== null || retry?.messageId != null
     const boundary: Boundary = isWithinStep ? { kind: 'step', promote: [] } : atBoundary(work)
-    if (boundary.kind === 'compact') throw new Error('compaction requests are not run by this version')
+    if (boundary.kind === 'compact') {
+      await runCompaction(core, hold, work, boundary.input.id)
+      continue
+    }
     if (boundary.kind === 'rest') {
       if ((await settle(core, hold, work, 'SUCCEEDED')) === 'done') return 'idle'
       continue
@@ -97,15 +102,29 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
       if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
       continue
     }
-    const result =
+    const result: StepResult =
       openStep === null
-        ? await runStep(core, hold, work, boundary.promote, retry)
+        ? await runStep(core, hold, work, boundary.promote, retry, !hasCompacted)
         : await resumeStep(core, hold, openStep.messageId)
     if (result.kind === 'settled' || result.kind === 'retry') steps++
+    // One automatic compaction a boundary: then the step is tried, whatever came of it.
+    hasCompacted = result.kind === 'compacted' || (result.kind === 'stale' && hasCompacted)
     const next = await afterStep(core, hold, result)
     if (next.end !== undefined) return next.end
-    if (result.kind !== 'stale') retry = next.retry
+    if (result.kind !== 'stale' && result.kind !== 'compacted') retry = next.retry
     ignoring = next.ignoring
+  }
+}
+
+/** A compaction request, alone at its boundary. If this process dies in it, only a step that is owed goes on. */
+async function runCompaction(core: Core, hold: Hold, work: Work, id: string): Promise<void> {
+  const model = core.models.resolve(work.model)
+  const moveTo = work.stepOwed ? 'CONTINUE' : 'SAFE'
+  try {
+    await compact(core, hold, model, { request: { id }, expectedSeq: work.seq, isForStep: work.stepOwed, moveTo })
+  } catch (thrown) {
+    // The loop looks at how the hold ended.
+    if (!(thrown instanceof HoldEnded)) throw thrown
   }
 }
 
@@ -133,6 +152,7 @@ async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<type
       if (result.failed && (await settleFailed(core, hold)) === 'done') return { ...none, end: 'again' }
       return none
     case 'stale':
+    case 'compacted':
       return none
   }
 }

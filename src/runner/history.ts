@@ -27,11 +27,16 @@ export interface History {
   instructions: string | null
   messages: HistoryMessage[]
   summary: string | null
+  /** Automatic compactions since a step ended clean. */
+  compactions: number
 }
 
 /** The rows of a session that the model may still see, oldest first. */
 export async function readHistory(db: Tx, sessionId: string): Promise<History> {
-  const session = await db.session.findUniqueOrThrow({ where: { id: sessionId }, select: { instructions: true } })
+  const session = await db.session.findUniqueOrThrow({
+    where: { id: sessionId },
+    select: { instructions: true, compactions: true },
+  })
   const compaction = await db.message.findFirst({
     where: { sessionId, kind: 'COMPACTION', status: 'COMPLETED' },
     orderBy: { seq: 'desc' },
@@ -41,7 +46,8 @@ export async function readHistory(db: Tx, sessionId: string): Promise<History> {
     orderBy: { seq: 'asc' },
     include: { parts: { orderBy: { index: 'asc' } }, toolCalls: { orderBy: { index: 'asc' } } },
   })
-  return { instructions: session.instructions, messages, summary: compaction?.summary ?? null }
+  const { instructions, compactions } = session
+  return { instructions, messages, summary: compaction?.summary ?? null, compactions }
 }
 
 type AssistantContent = Extract<LanguageModelV4Message, { role: 'assistant' }>['content']

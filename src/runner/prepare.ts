@@ -5,6 +5,7 @@ import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
 import type { Attachment, JsonValue, StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
+import { compactAbove, estimateTokens, floorTokens } from './estimate.ts'
 import { callsOf, lowerHistory, type Promoted, readHistory, stepsUsed } from './history.ts'
 import type { AttemptTool } from './models/attempt.ts'
 import type { ResolvedModel } from './models/registry.ts'
@@ -15,6 +16,10 @@ export interface Prepared {
   tools: AttemptTool[]
   /** The last step that the allowance gives: no tools may be called. */
   isLastStep: boolean
+  /** The request is estimated to come too close to the model's context: compact before it. */
+  isTooLong: boolean
+  /** How often history was compacted since a step ended clean. */
+  compactions: number
   /** The activity's calls so far, for the loop guard. */
   calls: { name: string; input: JsonValue }[]
 }
@@ -67,10 +72,18 @@ export async function prepare(
     description,
     inputSchema: jsonSchema,
   }))
+  const { contextTokens } = model
+  const floor = floorTokens(history, tools)
+  if (contextTokens !== null && floor > contextTokens) {
+    const message = `instructions and tools alone take about ${floor} tokens, the model's context has ${contextTokens}`
+    return { ok: false, error: { code: 'CONTEXT_OVERFLOW', message } }
+  }
   return {
     ok: true,
     prepared: {
       model,
+      isTooLong: contextTokens !== null && estimateTokens(history, promoted, tools) > contextTokens * compactAbove,
+      compactions: history.compactions,
       prompt: lowerHistory(history, promoted, model.id),
       tools,
       isLastStep: used + 1 >= stepLimit,

@@ -9,6 +9,7 @@ import type { ClaimMove } from '../event-log.ts'
 import { event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
 import type { Asked } from './asked.ts'
+import { compact, compactionsMax } from './compaction.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
 import type { Promoted } from './history.ts'
@@ -38,6 +39,8 @@ export type StepResult =
   | { kind: 'released' }
   /** Only people are left to act: the step stays open, the claim is given back (section 7). */
   | { kind: 'waiting' }
+  /** Older history was summarised, or could not be, before the step: look again, and let it run. */
+  | { kind: 'compacted' }
   /** The session moved before the step began: look again. */
   | { kind: 'stale' }
   /** The hold ended; `ignoring` are the calls whose tools still run in spite of their signal. */
@@ -70,6 +73,7 @@ export async function runStep(
   work: Work,
   promote: readonly PendingInput[],
   retry: Retry | null,
+  mayCompact = true,
 ): Promise<StepResult> {
   const { sessionId, executionId } = hold
   const messageId = retry?.messageId ?? newMessageId()
@@ -90,6 +94,17 @@ export async function runStep(
     ? []
     : [...promotionsOf(promoted), event('step.started', { messageId, model: work.model, executionId })]
   if (!preparation.ok) return failPreparation(core, hold, work, messageId, started, preparation.error)
+  const { prepared } = preparation
+  if (prepared.isTooLong && mayCompact && !isSameMessage) {
+    // Before the promotion: what is pending stays pending while older history is summarised (COMP-07).
+    if (prepared.compactions >= compactionsMax) {
+      const message = `history was compacted ${compactionsMax} times in a row and is still too long for the model`
+      return failPreparation(core, hold, work, messageId, started, { code: 'CONTEXT_OVERFLOW', message })
+    }
+    const options = { expectedSeq: work.seq, isForStep: true, moveTo: 'CONTINUE' as const }
+    const compacted = await compact(core, hold, prepared.model, options)
+    return compacted === 'stale' ? { kind: 'stale' } : { kind: 'compacted' }
+  }
 
   const begun = await core.eventLog.append({
     sessionId,
@@ -104,7 +119,38 @@ export async function runStep(
     return stopped
   }
   hold.phase = 'UNKNOWN'
-  return attemptStep(core, hold, preparation.prepared, createLedger(messageId), retry?.attempt ?? 1)
+  const attemptNumber = retry?.attempt ?? 1
+  const first = await attemptStep(
+    core,
+    hold,
+    prepared,
+    createLedger(messageId),
+    attemptNumber,
+    prepared.compactions < compactionsMax,
+  )
+  if (first.kind !== 'overflowed') return first
+
+  // The request was too long and nothing was output: compact once, within the step, and try once more (COMP-09 to COMP-12).
+  const { failure } = first
+  try {
+    const compacted = await compact(core, hold, prepared.model, { isForStep: true })
+    const again = compacted === 'completed' ? await prepare(core, sessionId, work, []) : null
+    if (again?.ok) {
+      const second = await attemptStep(core, hold, again.prepared, createLedger(messageId), attemptNumber, false)
+      if (second.kind !== 'overflowed') return second
+    }
+    return await failStep(core, hold, messageId, { code: failure.code, message: failure.message })
+  } catch (thrown) {
+    if (thrown instanceof HoldEnded) return stopped
+    throw thrown
+  }
+}
+
+/** Ends a step that has nothing open any more. */
+async function failStep(core: Core, hold: Hold, messageId: string, error: StepError): Promise<StepResult> {
+  const failed = event('step.failed', { messageId, error, usage: noUsage, continues: false })
+  await append(core, hold, [failed], { kind: 'move', to: 'SAFE' })
+  return { kind: 'settled', continues: false, failed: true }
 }
 
 async function failPreparation(
@@ -159,7 +205,8 @@ async function attemptStep(
   prepared: Prepared,
   ledger: Ledger,
   attemptNumber: number,
-): Promise<StepResult> {
+  mayCompact: boolean,
+): Promise<StepResult | { kind: 'overflowed'; failure: ProviderFailure }> {
   const { sessionId, executionId } = hold
   const { messageId } = ledger
   let providerFailure: ProviderFailure | null = null
@@ -204,6 +251,8 @@ async function attemptStep(
     else if (!hold.signal.aborted && !(thrown instanceof HoldEnded)) infraFailure = asError(thrown)
   }
   if (hold.signal.aborted) return { kind: 'stopped', ignoring: await tools.stop() }
+  if (providerFailure?.code === 'CONTEXT_OVERFLOW' && !ledger.hasOutput() && mayCompact && infraFailure === null)
+    return { kind: 'overflowed', failure: providerFailure }
 
   try {
     // The stream has been read to its real end. What it left open ends now, with what was received.

@@ -6,7 +6,7 @@
 //                                            │ wake: looks again │
 //                                            └──────► queued ◄───┘
 
-import type { Counter, Gauge, Histogram } from 'prom-client'
+import type { Gauge, Histogram } from 'prom-client'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 

@@ -1,0 +1,200 @@
+// Compaction: older history is replaced, for the model, by a summary and a recent tail; the transcript stays (design sections 1 and 6).
+// Manual (an input of its own), automatic before a step, and once within a step whose request overflowed before any output.
+
+import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
+import { asError } from '../errors.ts'
+import { type ExecutionPhase, event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
+import { newMessageId } from '../ids.ts'
+import type { Core } from './core.ts'
+import { messageTokens } from './estimate.ts'
+import { type History, type HistoryMessage, readHistory } from './history.ts'
+import { type Hold, HoldEnded } from './hold.ts'
+import { attempt } from './models/attempt.ts'
+import { ProviderFailure } from './models/failure.ts'
+import type { ResolvedModel } from './models/registry.ts'
+
+/** This many automatic compactions without a clean step between, then the step fails instead (COMP-13). */
+export const compactionsMax = 3
+/** The recent tail may take this share of the model's context; a fixed size where that is not known. */
+const tailShare = 0.25
+const tailTokensDefault = 8000
+/** Characters of one tool input or output in the text that is summarised. */
+const quoteMax = 2000
+
+export interface Plan {
+  /** The messages to summarise, oldest first. */
+  older: HistoryMessage[]
+  /** Messages from this seq on stay. */
+  tailSeq: number
+}
+
+/**
+ * Splits history into what is summarised and the tail that stays. The last user message always stays while a step is due (`isForStep`), as
+ * it is what the model has to answer. Null: nothing to summarise.
+ */
+export function planCompaction(history: History, contextTokens: number | null, isForStep: boolean): Plan | null {
+  const messages = history.messages.filter(({ kind, status }) => kind !== 'COMPACTION' && status !== 'RUNNING')
+  if (messages.length === 0) return null
+  const budget = contextTokens === null ? tailTokensDefault : Math.floor(contextTokens * tailShare)
+  let from = messages.length
+  for (let tokens = 0; from > 0; from--) {
+    tokens += messageTokens(messages[from - 1]!)
+    if (tokens > budget) break
+  }
+  const lastUser = messages.findLastIndex(({ kind }) => kind === 'USER')
+  // Everything would fit into the tail: then only the last exchange stays, or nothing of a single one that is over.
+  if (from === 0) from = lastUser > 0 ? lastUser : isForStep ? 0 : messages.length
+  if (isForStep && lastUser !== -1) from = Math.min(from, lastUser)
+  if (from === 0) return null
+  const tail = messages[from]
+  return { older: messages.slice(0, from), tailSeq: tail?.seq ?? messages.at(-1)!.seq + 1 }
+}
+
+const quote = (value: unknown) => {
+  const text = typeof value === 'string' ? value : JSON.stringify(value ?? null)
+  return text.length > quoteMax ? `${text.slice(0, quoteMax)} [...]` : text
+}
+
+function transcribe(message: HistoryMessage): string[] {
+  if (message.kind === 'USER' || (message.kind === 'SYNTHETIC' && !message.hidden)) {
+    const files = (message.attachments as { name: string }[]).map(({ name }) => ` [attachment: ${name}]`)
+    return [`User: ${message.text ?? ''}${files.join('')}`]
+  }
+  if (message.kind !== 'ASSISTANT') return []
+  const texts = message.parts
+    .filter(({ kind, text }) => kind === 'TEXT' && text !== '')
+    .map(({ text }) => `Assistant: ${text}`)
+  const calls = message.toolCalls.map(
+    ({ name, input, output, errorCode, errorMessage }) =>
+      `Tool ${name} ${quote(input)} gave ${errorCode === null ? quote(output) : `${errorCode}: ${quote(errorMessage)}`}`,
+  )
+  return [...texts, ...calls]
+}
+
+const task = `Below is the transcript of a conversation between a user and an assistant. Write the summary that will stand in its place.
+The assistant goes on from your summary alone, so keep what it needs, under these headings where there is something to say:
+Goal; Constraints and preferences; Done so far, with results; Decisions and why; Open questions; Next steps; Names, paths, numbers and ids that matter.
+Write facts only, no greeting and no comment on the task. Do not answer the conversation.`
+
+/** The request for a summary. Lines are quoted, so that nothing in the transcript reads as addressed to the summariser. */
+export function summaryPrompt(history: History, plan: Plan): LanguageModelV4Prompt {
+  const before = history.summary === null ? [] : [`Summary of what came before: ${history.summary}`]
+  const lines = [...before, ...plan.older.flatMap(transcribe)].flatMap((entry) => entry.split('\n'))
+  return [
+    { role: 'system', content: task },
+    { role: 'user', content: [{ type: 'text', text: lines.map((line) => `> ${line}`).join('\n') }] },
+  ]
+}
+
+interface Summary {
+  text: string
+  usage: Usage
+}
+
+/** Asks the model for the summary: one request, no tools. Throws ProviderFailure, or the hold's end. */
+async function summarise(
+  core: Core,
+  hold: Hold,
+  model: ResolvedModel,
+  prompt: LanguageModelV4Prompt,
+): Promise<Summary> {
+  if (!core.leases.isFresh(hold)) throw new HoldEnded('lost')
+  core.metrics.providerAttempts.inc()
+  let text = ''
+  let usage = noUsage
+  const { signal } = hold
+  const { idleMs } = core.config
+  for await (const from of attempt({
+    model,
+    prompt,
+    tools: [],
+    toolChoice: 'none',
+    signal,
+    idleMs,
+    clock: core.clock,
+  })) {
+    if (from.type === 'text-delta') text += from.text
+    if (from.type === 'finish') usage = from.usage
+  }
+  return { text: text.trim(), usage }
+}
+
+export type Compacted = 'completed' | 'failed' | 'stale'
+
+/** Every write of a compaction, under the fence of the phase it runs in. */
+async function write(
+  core: Core,
+  hold: Hold,
+  events: NewEvent[],
+  { expectedSeq, moveTo }: { expectedSeq?: number; moveTo?: ExecutionPhase } = {},
+): Promise<boolean> {
+  const outcome = await core.eventLog.append({
+    sessionId: hold.sessionId,
+    events,
+    fence: hold.fence([hold.phase]),
+    ...(expectedSeq === undefined ? {} : { expectedSeq }),
+    ...(moveTo === undefined ? {} : { claim: { kind: 'move', to: moveTo } }),
+  })
+  if (outcome.kind === 'appended') {
+    if (moveTo !== undefined) hold.phase = moveTo
+    return true
+  }
+  if (outcome.kind === 'stale') return false
+  core.metrics.refusedStaleWrites.inc({ what: 'compaction' })
+  await core.leases.examine(hold).catch(() => {})
+  if (hold.ended === null) hold.end('lost')
+  throw new HoldEnded(hold.ended ?? 'lost')
+}
+
+export interface CompactOptions {
+  /** The input of a manual compaction, promoted with its start. */
+  request?: { id: string }
+  /** What a boundary was decided on. */
+  expectedSeq?: number
+  /** A step is due: its last user message stays. */
+  isForStep: boolean
+  /** The claim's phase from the start of the compaction on: what is owed if this process dies in it. Left out within a step. */
+  moveTo?: ExecutionPhase
+}
+
+/** Runs one compaction. A failure is a fact of the session, not of the drain: history stays as it was. Throws HoldEnded. */
+export async function compact(
+  core: Core,
+  hold: Hold,
+  model: ResolvedModel | undefined,
+  { request, expectedSeq, isForStep, moveTo }: CompactOptions,
+): Promise<Compacted> {
+  const { sessionId } = hold
+  const messageId = request?.id ?? newMessageId()
+  const history = await readHistory(core.db, sessionId)
+  const plan = planCompaction(history, model?.contextTokens ?? null, isForStep)
+  const failed = (error: StepError, usage = noUsage) => event('compaction.failed', { messageId, error, usage })
+  const started: NewEvent[] = [event('compaction.started', { messageId, automatic: request === undefined })]
+  if (request !== undefined) {
+    const payload = { messageId, inputKind: 'COMPACTION' as const, text: '', attachments: [], hidden: false }
+    started.unshift(event('prompt.promoted', payload))
+  }
+  const begin = { ...(expectedSeq === undefined ? {} : { expectedSeq }), ...(moveTo === undefined ? {} : { moveTo }) }
+  if (model === undefined || plan === null) {
+    const error: StepError =
+      model === undefined
+        ? { code: 'UNKNOWN_MODEL', message: 'the model of the session is not configured here' }
+        : { code: 'ABORTED', message: 'there is nothing to compact' }
+    return (await write(core, hold, [...started, failed(error)], begin)) ? 'failed' : 'stale'
+  }
+  if (!(await write(core, hold, started, begin))) return 'stale'
+  let end: NewEvent
+  try {
+    const { text, usage } = await summarise(core, hold, model, summaryPrompt(history, plan))
+    end =
+      text === ''
+        ? failed({ code: 'PROVIDER_INVALID', message: 'the model gave no summary' }, usage)
+        : event('compaction.ended', { messageId, summary: text, usage, tailSeq: plan.tailSeq })
+  } catch (thrown) {
+    if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
+    if (!(thrown instanceof ProviderFailure)) throw asError(thrown)
+    end = failed({ code: thrown.code, message: thrown.message })
+  }
+  await write(core, hold, [end])
+  return end.type === 'compaction.ended' ? 'completed' : 'failed'
+}
