@@ -3,6 +3,7 @@
 import { PrismaPg } from '@prisma/adapter-pg'
 import { asError } from './errors.ts'
 import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
+import { withSerialTransactions } from './serial-transactions.ts'
 
 export type Db = PrismaClient
 /** A client inside an interactive transaction, or the plain one. */
@@ -20,7 +21,10 @@ export function connect(url: string, pool: number): Db {
     },
     { onPoolError: () => {}, onConnectionError: () => {} },
   )
-  return new PrismaClient({ adapter, transactionOptions: { maxWait: 15_000, timeout: 60_000 } })
+  return new PrismaClient({
+    adapter: withSerialTransactions(adapter),
+    transactionOptions: { maxWait: 15_000, timeout: 60_000 },
+  })
 }
 
 interface DriverCause {

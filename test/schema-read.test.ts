@@ -312,3 +312,47 @@ it('API-21: interactions and quarantine are paged while new ones come, each once
     await own.close()
   }
 })
+
+it('STREAM-24: seq and messages of one operation are of one point in time', async () => {
+  await served.append('ses_moment001', created())
+  let stop = false
+  const writing = (async () => {
+    for (let n = 1; !stop; n++) await say('ses_moment001', n)
+  })()
+  try {
+    // The history is read last, after as many statements as there are fields.
+    for (let look = 0; look < 15; look++) {
+      const { data } = await served.ask(`{ session(id: "ses_moment001") { seq inputs { id } events(first: 1000) { seq }
+        messages(last: 1) { edges { node { seq } } } status } }`)
+      const { seq, inputs, events, messages } = data.session
+      // Each prompt is two events, so the log ends with the promotion of the last one.
+      expect(messages.edges[0]?.node.seq ?? 1).toBe(seq)
+      expect(events.at(-1).seq).toBe(seq)
+      expect(inputs).toHaveLength((seq - 1) / 2)
+    }
+  } finally {
+    stop = true
+    await writing
+  }
+})
+
+it('DB-04: one connection is enough, for many callers at once', async () => {
+  const own = await serveLog({ pool: 1 })
+  try {
+    await own.append('ses_pool00001', created(), admitted('msg_pool00001'), promoted('msg_pool00001'))
+    const answers = await Promise.all(Array.from({ length: 12 }, () => own.ask(everything)))
+    for (const answer of answers) expect(answer.errors).toBeUndefined()
+    const verified = await Promise.all(
+      Array.from({ length: 3 }, () => own.ask('{ verifySession(id: "ses_pool00001") { consistent } }')),
+    )
+    for (const answer of verified) expect(answer.data).toEqual({ verifySession: { consistent: true } })
+  } finally {
+    await own.close()
+  }
+})
+
+it('a query cannot write: its transaction is read-only', async () => {
+  const texts = await statementsDuring(databaseOf(), () => served.ask('{ sessions { edges { cursor } } }'))
+  expect(texts.some((text) => text === 'SET TRANSACTION READ ONLY')).toBe(true)
+  expect(texts.some((text) => /REPEATABLE READ/.test(text))).toBe(true)
+})

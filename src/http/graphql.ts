@@ -1,4 +1,5 @@
 import { createYoga } from 'graphql-yoga'
+import { resolveQuarantine } from '../recovery/quarantine.ts'
 import type { Core } from '../runner/core.ts'
 import { type Context, onlyTenant } from '../schema/context.ts'
 import { schema } from '../schema/index.ts'
@@ -29,6 +30,7 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
       requestId,
       lastEventId,
       position,
+      resolveQuarantine,
     }),
     plugins: [
       useDocumentLimits(),

@@ -1,8 +1,16 @@
 import type { Tx } from '../db.ts'
+import type { QuarantineAction } from '../events.ts'
 import type { Core } from '../runner/core.ts'
+import type { Outcome } from '../runner/outcomes.ts'
 
 /** Whose everything is while there is no authentication. */
 export const onlyTenant = 'default'
+
+export type ResolveQuarantine = (
+  core: Core,
+  tenant: string,
+  input: { id: string; action: QuarantineAction },
+) => Promise<Outcome<'ResolveQuarantinePayload' | 'QuarantineNotFoundError'>>
 
 /** What every resolver gets. One object per operation. */
 export interface Context {
@@ -10,6 +18,8 @@ export interface Context {
   /** Of a query: one read-only snapshot (read-snapshot.ts). Of anything else: the plain client. */
   db: Tx
   tenant: string
+  /** What recovery does when a person asks: its room is not known here, the roof brings it. */
+  resolveQuarantine: ResolveQuarantine
   /** Stands in the answer's header, in masked errors and in every log line of this operation. */
   requestId: string
   /** The header of a browser that comes back to an event stream; stands for `after`. */

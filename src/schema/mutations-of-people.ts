@@ -1,4 +1,3 @@
-import { resolveQuarantine } from '../recovery/quarantine.ts'
 import { answerQuestion, decideApproval, dismissQuestion } from '../runner/decide.ts'
 import { builder } from './builder.ts'
 import { ApprovalDecision, QuarantineAction } from './enums.ts'
@@ -90,6 +89,6 @@ builder.mutationFields((t) => ({
     args: {
       input: t.arg({ type: ResolveQuarantineInput, required: true, description: 'Which entry, and what to do.' }),
     },
-    resolve: (_root, { input }, { core, tenant }) => resolveQuarantine(core, tenant, input),
+    resolve: (_root, { input }, { core, tenant, resolveQuarantine }) => resolveQuarantine(core, tenant, input),
   }),
 }))
