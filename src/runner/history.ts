@@ -120,11 +120,13 @@ function activityOf(history: History): HistoryMessage[] {
 
 /**
  * Steps that the activity has used up. A step that failed and was tried again under a new message uses none (RETRY: STEP-15);
- * one whose outcome is unknown does.
+ * one whose outcome is unknown does. The one that still runs is the one that is asked for.
  */
 export function stepsUsed(history: History): number {
   const counts = (message: HistoryMessage) =>
-    message.kind === 'ASSISTANT' && (message.status !== 'FAILED' || message.errorCode === 'OUTCOME_UNKNOWN')
+    message.kind === 'ASSISTANT' &&
+    message.status !== 'RUNNING' &&
+    (message.status !== 'FAILED' || message.errorCode === 'OUTCOME_UNKNOWN')
   return activityOf(history).filter(counts).length
 }
 

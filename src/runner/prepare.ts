@@ -12,6 +12,7 @@ import type { ResolvedModel } from './models/registry.ts'
 
 export interface Prepared {
   model: ResolvedModel
+  instructions: string | null
   prompt: LanguageModelV4Prompt
   tools: AttemptTool[]
   /** The last step that the allowance gives: no tools may be called. */
@@ -48,20 +49,22 @@ export async function readPromoted(
 
 /**
  * Prepares one request. A failure for good comes back as a StepError (unknown model, allowance used up); anything thrown is a failure
- * for now.
+ * for now. `before` is what the same step asked with earlier: it keeps its instructions.
  */
 export async function prepare(
   core: Core,
   sessionId: string,
   work: Work,
   promoted: readonly Promoted[],
+  before?: Prepared,
 ): Promise<{ ok: true; prepared: Prepared } | { ok: false; error: StepError }> {
   const model = core.models.resolve(work.model)
   if (model === undefined) {
     const message = `the model "${work.model}" is not configured here: set its provider up or choose another with updateSession`
     return { ok: false, error: { code: 'UNKNOWN_MODEL', message } }
   }
-  const history = await readHistory(core.db, sessionId)
+  const rows = await readHistory(core.db, sessionId)
+  const history = before === undefined ? rows : { ...rows, instructions: before.instructions }
   const startsActivity = promoted.some(({ kind }) => kind === 'PROMPT')
   const used = startsActivity ? 0 : stepsUsed(history)
   const { stepLimit } = core.config
@@ -82,6 +85,7 @@ export async function prepare(
     ok: true,
     prepared: {
       model,
+      instructions: history.instructions,
       isTooLong: contextTokens !== null && estimateTokens(history, promoted, tools) > contextTokens * compactAbove,
       compactions: history.compactions,
       prompt: lowerHistory(history, promoted, model.id),

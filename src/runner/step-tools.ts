@@ -37,6 +37,8 @@ export interface StepTools {
   stop(): Promise<ReadonlySet<string>>
   /** Keeping an outcome failed for good. */
   infraFailure(): Error | null
+  /** The calls that it failed for: they ran, and no outcome of theirs is in the log. */
+  unkept(): readonly string[]
   /** A rule of ours ends the step. */
   stepError(): StepError | null
 }
@@ -58,6 +60,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   const running = new Map<string, Promise<void>>()
   let asks = false
   let infraFailure: Error | null = null
+  const unkept: string[] = []
   let stepError: StepError | null = null
 
   const failCall = (callId: string, error: StepError) => event('tool.failed', { messageId, callId, error })
@@ -88,7 +91,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
         ])
         mark(callId, 'settled')
       } catch (thrown) {
-        if (!(thrown instanceof HoldEnded)) infraFailure ??= asError(thrown)
+        if (thrown instanceof HoldEnded) return
+        infraFailure ??= asError(thrown)
+        unkept.push(callId)
       }
     })
     running.set(
@@ -277,6 +282,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     settled,
     stop,
     infraFailure: () => infraFailure,
+    unkept: () => unkept,
     stepError: () => stepError,
   }
 }

@@ -26,6 +26,8 @@ import { createStepTools, type StepTools } from './step-tools.ts'
 export interface Retry {
   attempt: number
   messageId: string | null
+  /** With the message: what its step sampled at its start, which further attempts keep (STEP-12). */
+  prepared: Prepared | null
 }
 
 export type StepResult =
@@ -84,7 +86,9 @@ export async function runStep(
   let preparation: Awaited<ReturnType<typeof prepare>>
   try {
     promoted = await readPromoted(core, sessionId, isSameMessage ? [] : promote)
-    preparation = await prepare(core, sessionId, work, promoted)
+    preparation = retry?.prepared
+      ? { ok: true, prepared: retry.prepared }
+      : await prepare(core, sessionId, work, promoted)
   } catch (thrown) {
     if (hold.signal.aborted) return stopped
     core.log.warn({ err: asError(thrown), sessionId, executionId }, 'a step could not be prepared for now')
@@ -128,16 +132,16 @@ export async function runStep(
     attemptNumber,
     prepared.compactions < compactionsMax,
   )
-  if (first.kind !== 'overflowed') return first
+  if (first.kind !== 'overflowed') return keeping(prepared, first)
 
   // The request was too long and nothing was output: compact once, within the step, and try once more (COMP-09 to COMP-12).
   const { failure } = first
   try {
     const compacted = await compact(core, hold, prepared.model, { isForStep: true })
-    const again = compacted === 'completed' ? await prepare(core, sessionId, work, []) : null
+    const again = compacted === 'completed' ? await prepare(core, sessionId, work, [], prepared) : null
     if (again?.ok) {
       const second = await attemptStep(core, hold, again.prepared, createLedger(messageId), attemptNumber, false)
-      if (second.kind !== 'overflowed') return second
+      if (second.kind !== 'overflowed') return keeping(again.prepared, second)
     }
     return await failStep(core, hold, messageId, { code: failure.code, message: failure.message })
   } catch (thrown) {
@@ -152,6 +156,12 @@ async function failStep(core: Core, hold: Hold, messageId: string, error: StepEr
   await append(core, hold, [failed], { kind: 'move', to: 'SAFE' })
   return { kind: 'settled', continues: false, failed: true }
 }
+
+/** A further attempt under the same message asks what the first one did. */
+const keeping = (prepared: Prepared, result: StepResult): StepResult =>
+  result.kind === 'retry' && result.retry.messageId !== null
+    ? { ...result, retry: { ...result.retry, prepared } }
+    : result
 
 async function failPreparation(
   core: Core,
@@ -286,6 +296,7 @@ async function attemptStep(
           finish: ledger.finish ?? 'other',
           usage: ledger.usage,
           open,
+          unkept: tools.unkept(),
           ledger,
           attemptNumber,
         }
@@ -339,6 +350,7 @@ export async function resumeStep(core: Core, hold: Hold, messageId: string): Pro
           finish: step.finish ?? 'other',
           usage,
           open,
+          unkept: tools.unkept(),
           ledger,
           attemptNumber: attemptsMax,
         }
@@ -409,6 +421,8 @@ interface Settling {
   usage: Usage
   /** Interactions that nobody has decided. */
   open: Asked[]
+  /** Calls that ran and whose outcome could not be stored. */
+  unkept: readonly string[]
   ledger: Ledger
   attemptNumber: number
 }
@@ -434,11 +448,14 @@ async function carryOut(
   core: Core,
   hold: Hold,
   messageId: string,
-  { settlement, closing, finish, usage, open, ledger, attemptNumber }: Settling,
+  { settlement, closing, finish, usage, open, unkept, ledger, attemptNumber }: Settling,
   expectedSeq: number | undefined,
 ): Promise<StepResult> {
   const write = (events: NewEvent[], claim: ClaimMove) =>
     append(core, hold, [...closing, ...events], claim, expectedSeq)
+  // No step ends before its tools, whatever it fails with: what came of these is not known, and they are never run again (STEP-21).
+  const notStored: StepError = { code: 'OUTCOME_UNKNOWN', message: 'its outcome could not be stored' }
+  const lost = unkept.map((callId) => event('tool.failed', { messageId, callId, error: notStored }))
   // A step that fails leaves nobody to be asked and no tool that could still run.
   const unasked = open.flatMap(({ id, callId }) => [
     event('interaction.settled', {
@@ -455,9 +472,9 @@ async function carryOut(
       error: { code: 'NOT_STARTED', message: 'its step failed before anybody decided' },
     }),
   ])
-  const fail = async (error: StepError, more: NewEvent[] = []): Promise<StepResult> => {
+  const fail = async (error: StepError): Promise<StepResult> => {
     const failed = event('step.failed', { messageId, error, usage, continues: false })
-    const written = await write([...more, ...unasked, failed], { kind: 'move', to: 'SAFE' })
+    const written = await write([...lost, ...unasked, failed], { kind: 'move', to: 'SAFE' })
     return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues: false, failed: true }
   }
   switch (settlement.kind) {
@@ -479,14 +496,7 @@ async function carryOut(
     case 'ToolInfraFailed': {
       const { sessionId, executionId } = hold
       core.log.error({ err: settlement.cause, sessionId, executionId }, 'what a step did could not be stored')
-      // The tools ran; what came of them could not be kept. They are never run again.
-      const error: StepError = { code: 'OUTCOME_UNKNOWN', message: 'its outcome could not be stored' }
-      const asking = new Set(open.map(({ callId }) => callId))
-      const lost = ledger
-        .openCalls()
-        .filter(({ callId }) => !asking.has(callId))
-        .map(({ callId }) => event('tool.failed', { messageId, callId, error }))
-      return fail({ code: 'OUTCOME_UNKNOWN', message: 'what the step did could not be stored' }, lost)
+      return fail({ code: 'OUTCOME_UNKNOWN', message: 'what the step did could not be stored' })
     }
     case 'ProviderFailed': {
       const { failure } = settlement
@@ -501,6 +511,7 @@ async function carryOut(
       // What was shown is kept: the message fails with its text, and a new one goes on from it (RETRY-07).
       const keepOutput = hasOutput
         ? [
+            ...lost,
             ...unasked,
             event('step.failed', { messageId, error, usage, continues: true }),
             event('synthetic.appended', { messageId: newMessageId(), text: 'continue', hidden: false }),
@@ -508,7 +519,7 @@ async function carryOut(
         : []
       if ((await write([notice, ...keepOutput], toContinue)) === 'stale') return { kind: 'stale' }
       core.metrics.retries.inc()
-      return { kind: 'retry', retry: { attempt: next, messageId: hasOutput ? null : messageId }, delayMs }
+      return { kind: 'retry', retry: { attempt: next, messageId: hasOutput ? null : messageId, prepared: null }, delayMs }
     }
   }
 }
