@@ -1,8 +1,10 @@
 // Attachments: checked when a prompt is admitted, turned into a file part when the model is asked. Nothing is fetched here: an https
 // URL is passed on to the provider as it is.
 
-import type { LanguageModelV4FilePart } from '@ai-sdk/provider'
+import type { LanguageModelV4FilePart, LanguageModelV4TextPart } from '@ai-sdk/provider'
 import type { Attachment } from '../events.ts'
+import { type Dialect, isTextual, takesFile } from './dialect.ts'
+import { safeText } from './models/safe-text.ts'
 
 const mediaTypeRule = /^[a-zA-Z0-9!#$&^_.+-]+\/[a-zA-Z0-9!#$&^_.+-]+$/
 const base64Rule = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
@@ -51,11 +53,27 @@ function isPercentEncoded(body: string): boolean {
   }
 }
 
-/** The attachment as a provider takes it: data: URLs as their data, https: URLs as they are. */
-export function attachmentPart({ name, mediaType, url }: Attachment): LanguageModelV4FilePart {
+const textPart = (text: string): LanguageModelV4TextPart => ({ type: 'text', text })
+
+/**
+ * The attachment as the model's provider takes it: files as data: or https: URLs where it can read them, textual ones as text, and of
+ * all others the name, so that the model can say what it was not shown.
+ */
+export function attachmentPart(
+  { name, mediaType, url }: Attachment,
+  dialect: Dialect,
+): LanguageModelV4FilePart | LanguageModelV4TextPart {
   const data = parseDataUrl(url)
-  const common = { type: 'file' as const, filename: name, mediaType }
-  if (data === null) return { ...common, data: { type: 'url', url: new URL(url) } }
-  const bytes = data.base64 ? data.body : Buffer.from(decodeURIComponent(data.body), 'utf8').toString('base64')
-  return { ...common, data: { type: 'data', data: bytes } }
+  const label = `Attachment ${JSON.stringify(name)} (${mediaType})`
+  const file = { type: 'file' as const, filename: name, mediaType }
+  if (data === null) {
+    if (takesFile(dialect, mediaType, 'url')) return { ...file, data: { type: 'url', url: new URL(url) } }
+    return textPart(`[${label}: ${url}]`)
+  }
+  const bytes = data.base64 ? Buffer.from(data.body, 'base64') : Buffer.from(decodeURIComponent(data.body), 'utf8')
+  if (takesFile(dialect, mediaType, 'data')) {
+    return { ...file, data: { type: 'data', data: data.base64 ? data.body : bytes.toString('base64') } }
+  }
+  if (isTextual(mediaType)) return textPart(`${label}:\n\n${safeText(bytes.toString('utf8'))}`)
+  return textPart(`[${label} is left out: this model cannot read such a file]`)
 }

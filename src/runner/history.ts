@@ -7,6 +7,8 @@ import type { Tx } from '../db.ts'
 import type { Attachment, JsonValue } from '../events.ts'
 import type { Message, Part, ToolCall } from '../generated/prisma/client.ts'
 import { attachmentPart } from './attachment.ts'
+import { wireIds, wireName } from './call-names.ts'
+import { type Dialect, dialectOf } from './dialect.ts'
 import { toolResult } from './tool-result.ts'
 
 export interface HistoryMessage extends Message {
@@ -57,7 +59,14 @@ type ToolContent = Extract<LanguageModelV4Message, { role: 'tool' }>['content']
 const stateOf = (state: unknown) =>
   state === null || state === undefined ? {} : { providerOptions: state as Record<string, Record<string, never>> }
 
-function assistantMessages(message: HistoryMessage, model: string): LanguageModelV4Message[] {
+/** What one prompt is lowered for, and the ids that its calls have so far. */
+interface Lowering {
+  model: string
+  dialect: Dialect
+  idOf: (messageId: string, callId: string) => string
+}
+
+function assistantMessages(message: HistoryMessage, { model, dialect, idOf }: Lowering): LanguageModelV4Message[] {
   const sameModel = message.model === model && message.status === 'ENDED'
   const content: AssistantContent = []
   const results: ToolContent = []
@@ -67,23 +76,27 @@ function assistantMessages(message: HistoryMessage, model: string): LanguageMode
   ].sort((a, b) => a.index - b.index)
   for (const { part, call } of entries) {
     if (part !== null) {
-      if (part.kind === 'TEXT' && part.text !== '')
+      if (part.kind === 'TEXT' && part.text.trim() !== '')
         content.push({ type: 'text', text: part.text, ...(sameModel ? stateOf(part.state) : {}) })
       if (part.kind === 'REASONING' && sameModel && (part.text !== '' || part.state !== null))
         content.push({ type: 'reasoning', text: part.text, ...stateOf(part.state) })
       continue
     }
     const input = typeof call.input === 'object' && call.input !== null ? call.input : {}
+    // A provider knows only its own tools: for another model the call is a call like any other, with its result.
+    const inline = call.providerExecuted && sameModel
+    const names = inline
+      ? { toolCallId: call.callId, toolName: call.name }
+      : { toolCallId: idOf(message.id, call.callId), toolName: wireName(call.name) }
     content.push({
       type: 'tool-call',
-      toolCallId: call.callId,
-      toolName: call.name,
+      ...names,
       input,
-      ...(call.providerExecuted ? { providerExecuted: true } : {}),
+      ...(inline ? { providerExecuted: true } : {}),
       ...(sameModel ? stateOf(call.state) : {}),
     })
-    if (call.providerExecuted) content.push(toolResult(call))
-    else results.push(toolResult(call))
+    if (inline) content.push(toolResult(call, names, 'own'))
+    else results.push(toolResult(call, names, dialect))
   }
   if (content.length === 0) return []
   const lowered: LanguageModelV4Message[] = [{ role: 'assistant', content }]
@@ -91,24 +104,27 @@ function assistantMessages(message: HistoryMessage, model: string): LanguageMode
   return lowered
 }
 
-const userMessage = (text: string, attachments: Attachment[]): LanguageModelV4Message => ({
-  role: 'user',
-  content: [...(text === '' ? [] : [{ type: 'text' as const, text }]), ...attachments.map(attachmentPart)],
-})
+/** Nothing at all for a message without content, which providers refuse. */
+function userMessages(text: string, attachments: Attachment[], dialect: Dialect): LanguageModelV4Message[] {
+  const parts = attachments.map((attachment) => attachmentPart(attachment, dialect))
+  const content = [...(text.trim() === '' ? [] : [{ type: 'text' as const, text }]), ...parts]
+  return content.length === 0 ? [] : [{ role: 'user', content }]
+}
 
-/** The prompt for one request: instructions, summary, history, then what is promoted with the step. */
+/** The prompt for one request to the model: instructions, summary, history, then what is promoted with the step. */
 export function lowerHistory(history: History, promoted: readonly Promoted[], model: string): LanguageModelV4Prompt {
   const prompt: LanguageModelV4Prompt = []
+  const lowering = { model, dialect: dialectOf(model), idOf: wireIds() }
+  const say = (text: string, attachments: Attachment[] = []) =>
+    prompt.push(...userMessages(text, attachments, lowering.dialect))
   if (history.instructions) prompt.push({ role: 'system', content: history.instructions })
-  if (history.summary !== null)
-    prompt.push(userMessage(`Summary of the conversation so far:\n\n${history.summary}`, []))
+  if (history.summary !== null) say(`Summary of the conversation so far:\n\n${history.summary}`)
   for (const message of history.messages) {
-    if (message.kind === 'USER')
-      prompt.push(userMessage(message.text ?? '', message.attachments as unknown as Attachment[]))
-    else if (message.kind === 'SYNTHETIC' && !message.hidden) prompt.push(userMessage(message.text ?? '', []))
-    else if (message.kind === 'ASSISTANT') prompt.push(...assistantMessages(message, model))
+    if (message.kind === 'USER') say(message.text ?? '', message.attachments as unknown as Attachment[])
+    else if (message.kind === 'SYNTHETIC' && !message.hidden) say(message.text ?? '')
+    else if (message.kind === 'ASSISTANT') prompt.push(...assistantMessages(message, lowering))
   }
-  for (const { text, attachments, hidden } of promoted) if (!hidden) prompt.push(userMessage(text, attachments))
+  for (const { text, attachments, hidden } of promoted) if (!hidden) say(text, attachments)
   return prompt
 }
 

@@ -2,6 +2,8 @@
 export interface Endpoint {
   baseUrl: string
   headers: Record<string, string>
+  /** Appended to the path of the listing, as `?limit=1000`. */
+  listQuery?: string
 }
 
 const LIST_TIMEOUT_MS = 2000
@@ -33,9 +35,12 @@ export const fetchOnce: typeof fetch = (input, init) => fetch(input, { ...init, 
  *
  * @throws when the endpoint does not answer, or not with such a list
  */
-export async function listModels({ baseUrl, headers }: Endpoint): Promise<string[]> {
+export async function listModels({ baseUrl, headers, listQuery = '' }: Endpoint): Promise<string[]> {
   const signal = AbortSignal.timeout(LIST_TIMEOUT_MS)
-  const response = await fetchOnce(`${baseUrl}/models`, { headers: { ...headers, Accept: 'application/json' }, signal })
+  const response = await fetchOnce(`${baseUrl}/models${listQuery}`, {
+    headers: { ...headers, Accept: 'application/json' },
+    signal,
+  })
   if (!response.ok || response.body === null) {
     await response.body?.cancel()
     throw new Error(`GET /models answered HTTP ${response.status}`)

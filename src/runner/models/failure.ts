@@ -97,7 +97,7 @@ const UNSENDABLE = new Set(
 
 // Last resort, for answers of status 400 or 413 whose body has no error code (older vLLM, Ollama, LM Studio, LiteLLM).
 const OVERFLOW_PROSE =
-  /context (length|window|size)|maximum context|prompt is too long|input token count|too many (input |prompt )?tokens/i
+  /context (length|window|size|limit)|maximum context|prompt is too long|input token count|too many (input |prompt )?tokens/i
 
 /**
  * Classifies whatever a provider request threw or streamed as an error, by its HTTP status, the identifiers in its body

@@ -1,3 +1,4 @@
+import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import type { LanguageModelV4 } from '@ai-sdk/provider'
@@ -9,6 +10,8 @@ import { type Endpoint, endpoint, fetchOnce, listModels } from './endpoint.ts'
 export interface ModelSettings {
   /** Brings `openai/…` (design section 12). */
   openai?: { apiKey: string; baseUrl?: string }
+  /** Brings `anthropic/…`. The base URL may lack its `/v1`, as the variable of that name does for other programs. */
+  anthropic?: { apiKey: string; baseUrl?: string }
   /** Brings `compatible/…`: any server that speaks chat completions. */
   compatible?: { baseUrl: string; apiKey?: string }
   /** By full id. `model` brings a model of the user's own under that id. */
@@ -48,6 +51,7 @@ export function createModelRegistry(settings: ModelSettings, clock: Clock = real
   const providers: Provider[] = []
   if (settings.compatible) providers.push(compatible(settings.compatible))
   if (settings.openai) providers.push(openai(settings.openai))
+  if (settings.anthropic) providers.push(anthropic(settings.anthropic))
   const demo = demoModel({ clock })
 
   function create(id: string): LanguageModelV4 | undefined {
@@ -96,6 +100,21 @@ function openai({ apiKey, baseUrl = 'https://api.openai.com/v1' }: NonNullable<M
   // Both are given even where the package has defaults: it would read them from the environment.
   const provider = createOpenAI({ apiKey, baseURL: at.baseUrl, fetch: fetchOnce })
   return { prefix: 'openai/', endpoint: at, create: (name) => unstored(provider.responses(name)) }
+}
+
+function anthropic({
+  apiKey,
+  baseUrl = 'https://api.anthropic.com',
+}: NonNullable<ModelSettings['anthropic']>): Provider {
+  const given = endpoint(baseUrl)
+  const versioned = given.baseUrl.endsWith('/v1') ? given.baseUrl : `${given.baseUrl}/v1`
+  const provider = createAnthropic({ apiKey, baseURL: versioned, headers: given.headers, fetch: fetchOnce })
+  const headers = { ...given.headers, 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' }
+  return {
+    prefix: 'anthropic/',
+    endpoint: { baseUrl: versioned, headers, listQuery: '?limit=1000' },
+    create: (name) => provider.languageModel(name),
+  }
 }
 
 /** The session's log is the only history: nothing refers to answers kept at the provider, which expire there. */
