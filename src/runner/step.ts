@@ -519,7 +519,11 @@ async function carryOut(
         : []
       if ((await write([notice, ...keepOutput], toContinue)) === 'stale') return { kind: 'stale' }
       core.metrics.retries.inc()
-      return { kind: 'retry', retry: { attempt: next, messageId: hasOutput ? null : messageId, prepared: null }, delayMs }
+      return {
+        kind: 'retry',
+        retry: { attempt: next, messageId: hasOutput ? null : messageId, prepared: null },
+        delayMs,
+      }
     }
   }
 }
