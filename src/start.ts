@@ -1,24 +1,17 @@
 import type { Config } from './config.ts'
-import { connect } from './db.ts'
-import { createDoorbell } from './doorbell.ts'
 import { startEmbedded } from './embedded/server.ts'
-import { createEventLog } from './event-log.ts'
 import { serveHttp } from './http/serve.ts'
 import { newOwnerId } from './ids.ts'
-import { createLiveText } from './live-text.ts'
 import type { Log } from './log.ts'
-import { createMetrics } from './metrics.ts'
 import { migrate } from './migrate.ts'
 import { handOver } from './recovery/hand-over.ts'
 import { createLiveness } from './recovery/liveness.ts'
 import { createRecovery } from './recovery/resolver.ts'
 import { type Clock, realClock } from './runner/clock.ts'
 import type { Core } from './runner/core.ts'
-import { drain } from './runner/drain.ts'
-import { createLeases } from './runner/leases.ts'
+import { createCore } from './runner/create-core.ts'
 import { createModelRegistry, type ModelRegistry } from './runner/models/registry.ts'
 import { builtinTools } from './runner/tools/builtin.ts'
-import { createCoordinator } from './runner/wake.ts'
 
 export interface StartOptions {
   config: Config
@@ -59,9 +52,21 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     const url = config.databaseUrl ?? (await embedded(config, log, undo))
     await migrate({ url, log: (line) => log.info(line) })
     const stopping = new AbortController()
-    const core = createCore({ config, log, models, clock, url, stopping: stopping.signal }, undo)
-    const liveness = createLiveness({ url, owner: core.owner, graceMs: config.livenessGraceMs, log })
+    const owner = newOwnerId()
+    const liveness = createLiveness({ url, owner, graceMs: config.livenessGraceMs, log })
     undo.push(() => liveness.close())
+    const { core, close } = createCore({
+      config,
+      log,
+      url,
+      owner,
+      alive: liveness,
+      models: models ?? createModelRegistry({ ...config, defaultModel: config.model }, clock),
+      tools: new Map([...builtinTools, ...config.tools].map((tool) => [tool.name, tool])),
+      clock,
+      stopping: stopping.signal,
+    })
+    undo.push(close)
     const recovery = createRecovery(core, liveness)
     const http = await serveHttp(core, config)
     // Requests are answered while what earlier processes left is still being looked at (OPS-03).
@@ -94,54 +99,4 @@ async function embedded(config: Config, log: Log, undo: (() => unknown)[]): Prom
   const database = await startEmbedded({ dataDir: config.dataDir, log: (line) => log.info(line) })
   undo.push(() => database.stop())
   return database.url
-}
-
-function createCore(
-  from: Omit<StartOptions, 'clock'> & { clock: Clock; url: string; stopping: AbortSignal },
-  undo: (() => unknown)[],
-): Core {
-  const { config, log, url, clock, stopping } = from
-  const owner = newOwnerId()
-  const metrics = createMetrics()
-  const db = connect(url, config.dbPool)
-  undo.push(() => db.$disconnect())
-  const warn = (error: Error, what: string) => log.warn({ err: error }, what)
-  const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
-  undo.push(() => doorbell.close())
-  const live = createLiveText({ db, owner, warn })
-  undo.push(() => live.close())
-  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics })
-  undo.push(() => leases.close())
-  const eventLog = createEventLog({
-    db,
-    doorbell,
-    origin: owner,
-    observe: ({ groupSize, seconds }) => {
-      metrics.appendGroupSize.observe(groupSize)
-      metrics.appendSeconds.observe(seconds)
-    },
-  })
-  undo.push(() => eventLog.idle())
-  const core: Core = {
-    config,
-    log,
-    metrics,
-    db,
-    eventLog,
-    doorbell,
-    live,
-    clock,
-    owner,
-    models: from.models ?? createModelRegistry({ ...config, defaultModel: config.model }, clock),
-    tools: new Map([...builtinTools, ...config.tools].map((tool) => [tool.name, tool])),
-    leases,
-    coordinator: createCoordinator({
-      maxDrains: config.maxDrains,
-      drain: (sessionId) => drain(core, sessionId),
-      log,
-      metrics,
-    }),
-    stopping,
-  }
-  return core
 }

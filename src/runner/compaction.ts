@@ -98,7 +98,7 @@ async function summarise(
   model: ResolvedModel,
   prompt: LanguageModelV4Prompt,
 ): Promise<Summary> {
-  if (!core.leases.isFresh(hold)) throw new HoldEnded('lost')
+  if (!(await core.leases.mayStart(hold))) throw new HoldEnded(hold.ended ?? 'lost')
   core.metrics.providerAttempts.inc()
   let text = ''
   let usage = noUsage

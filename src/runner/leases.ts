@@ -9,6 +9,13 @@ import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Hold } from './hold.ts'
 
+/** Can other processes see that this one lives (recovery's liveness lock)? */
+export interface Alive {
+  isHeld(): boolean
+  /** Resolves true once it is held; false when the signal ends the wait. */
+  whenHeld(signal?: AbortSignal): Promise<boolean>
+}
+
 export interface Leases {
   /** Watches a hold from now on. `acquiredAt`: monotonic ms when its acquisition was sent. */
   add(hold: Hold, acquiredAt: number): void
@@ -16,6 +23,11 @@ export interface Leases {
   remove(hold: Hold): void
   /** May this hold start anything, by this process's own count? False from shortly before its lease can have run out. */
   isFresh(hold: Hold): boolean
+  /**
+   * May this hold start an effect outside now? Waits while this process does not hold its liveness lock, as others may be taking its
+   * claims over (CLAIM-23); then by its own count of the lease.
+   */
+  mayStart(hold: Hold): Promise<boolean>
   held(): Hold[]
   heldBy(sessionId: string): Hold | undefined
   /** Finds out why a fence failed, and ends the hold accordingly. */
@@ -31,10 +43,11 @@ export interface LeaseOptions {
   renewMs: number
   log: Log
   metrics: Metrics
+  alive?: Alive | null
   now?: () => number
 }
 
-export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, now }: LeaseOptions): Leases {
+export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive, now }: LeaseOptions): Leases {
   const monotonic = now ?? (() => performance.now())
   const holds = new Map<string, { hold: Hold; provenAt: number }>()
   let renewing = false
@@ -57,6 +70,11 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, now }:
     if (monotonic() - entry.provenAt <= provenForMs) return true
     lose(hold, 'could not renew in time')
     return false
+  }
+
+  async function mayStart(hold: Hold): Promise<boolean> {
+    if (alive && !alive.isHeld() && !(await alive.whenHeld(hold.signal))) return false
+    return hold.ended === null && isFresh(hold)
   }
 
   function expire() {
@@ -110,6 +128,7 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, now }:
       if (isHeld(hold)) holds.delete(hold.sessionId)
     },
     isFresh,
+    mayStart,
     held: () => [...holds.values()].map(({ hold }) => hold),
     heldBy: (sessionId) => holds.get(sessionId)?.hold,
     examine,

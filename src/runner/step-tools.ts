@@ -65,9 +65,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
 
   const failCall = (callId: string, error: StepError) => event('tool.failed', { messageId, callId, error })
 
-  function dispatch(callId: string, name: string, input: unknown): void {
+  async function dispatch(callId: string, name: string, input: unknown): Promise<void> {
     // The append before this was fenced; what is left is the time since then, judged by our own count (CLAIM-15).
-    if (hold.signal.aborted || !core.leases.isFresh(hold)) return
+    if (!(await core.leases.mayStart(hold))) return
     mark(callId, 'running')
     const tool = core.tools.get(name)!
     const task = runTool({
@@ -196,7 +196,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     }
     await write([...before, called(input), event('tool.started', { messageId, callId })])
     mark(callId, 'called')
-    dispatch(callId, name, checked.value)
+    await dispatch(callId, name, checked.value)
   }
 
   /** Carries one decision out: tool.started right before dispatch, or the tool's end. That, not the decision, disarms it. */
@@ -224,7 +224,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     if (!checked.ok) return end({ code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
     const edited = asked.editedInput === null ? {} : { toolInput: asked.editedInput }
     await write([event('tool.started', { messageId, callId, ...edited })], { dispatches: true })
-    dispatch(callId, toolName, checked.value)
+    await dispatch(callId, toolName, checked.value)
   }
 
   async function settled(): Promise<{ seq: number; open: Asked[] }> {

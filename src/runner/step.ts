@@ -232,7 +232,7 @@ async function attemptStep(
 
   // The request. Its events are written one after the other; tools run beside it from the moment their call is durable.
   try {
-    if (!core.leases.isFresh(hold)) throw new HoldEnded('lost')
+    if (!(await core.leases.mayStart(hold))) throw new HoldEnded(hold.ended ?? 'lost')
     core.metrics.providerAttempts.inc()
     const stream = attempt({
       model: prepared.model,

@@ -1,19 +1,12 @@
 import { type Config, loadConfig, prepareTool, type Tool, type ToolDefinition } from '../../src/config.ts'
-import { connect } from '../../src/db.ts'
-import { createDoorbell } from '../../src/doorbell.ts'
-import { createEventLog } from '../../src/event-log.ts'
 import { newOwnerId } from '../../src/ids.ts'
-import { createLiveText } from '../../src/live-text.ts'
 import { createLog } from '../../src/log.ts'
-import { createMetrics } from '../../src/metrics.ts'
 import { createLiveness, type Liveness } from '../../src/recovery/liveness.ts'
 import { createRecovery, type Recovery } from '../../src/recovery/resolver.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
-import { drain } from '../../src/runner/drain.ts'
-import { createLeases } from '../../src/runner/leases.ts'
+import { createCore } from '../../src/runner/create-core.ts'
 import { createModelRegistry, type ModelSettings } from '../../src/runner/models/registry.ts'
-import { createCoordinator } from '../../src/runner/wake.ts'
 import { type Link, openLink } from './link.ts'
 
 export interface CoreOptions {
@@ -68,54 +61,20 @@ export async function startCore({
   const log = said
     ? createLog('debug', { write: (line: string) => said(JSON.parse(line) as Record<string, unknown>) })
     : createLog('silent')
-  const metrics = createMetrics()
   const owner = newOwnerId()
-  const db = connect(link.url, config.dbPool)
-  const doorbell = createDoorbell({ db, url: link.url, origin: owner, pollMs: config.pollMs })
-  const eventLog = createEventLog({
-    db,
-    doorbell,
-    origin: owner,
-    observe: ({ groupSize, seconds }) => {
-      metrics.appendGroupSize.observe(groupSize)
-      metrics.appendSeconds.observe(seconds)
-    },
-  })
-  const live = createLiveText({ db, owner })
-  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics })
-  const coordinator = createCoordinator({
-    maxDrains: config.maxDrains,
-    drain: (sessionId) => drain(core, sessionId),
-    log,
-    metrics,
-  })
   const stopping = new AbortController()
-  const core: Core = {
+  const liveness = createLiveness({ url: link.url, owner, graceMs: config.livenessGraceMs, log })
+  const { core, close: closeCore } = createCore({
     config,
     log,
-    metrics,
-    db,
-    eventLog,
-    doorbell,
-    live,
-    clock: clock ?? realClock,
+    url: link.url,
     owner,
+    alive: liveness,
     models: createModelRegistry({ defaultModel: config.model, ...models }, clock),
     tools: new Map([...config.tools, ...tools.map(prepared)].map((tool) => [tool.name, tool])),
-    leases,
-    coordinator,
+    clock: clock ?? realClock,
     stopping: stopping.signal,
-  }
-  // The doorbell tells an owner of an interrupt that another process committed.
-  const deaf = doorbell.listenAll((sessionIds, foreign) => {
-    if (!foreign) return
-    for (const id of sessionIds) {
-      const hold = leases.heldBy(id)
-      if (hold !== undefined) void leases.examine(hold).catch(() => {})
-    }
   })
-
-  const liveness = createLiveness({ url: link.url, owner, graceMs: config.livenessGraceMs, log })
   const recovery = createRecovery(core, liveness)
   await liveness.whenHeld()
   if (recovers) await recovery.start()
@@ -123,14 +82,10 @@ export async function startCore({
   let closing: Promise<void> | null = null
   async function close(graceMs: number) {
     stopping.abort()
-    await coordinator.stop(graceMs)
+    await core.coordinator.stop(graceMs)
     await recovery.stop()
     await liveness.close()
-    leases.close()
-    deaf()
-    await live.close()
-    await doorbell.close()
-    await db.$disconnect().catch(() => {})
+    await closeCore().catch(() => {})
     await link.close()
   }
   return {
@@ -142,8 +97,8 @@ export async function startCore({
     kill: () => {
       if (closing === null) {
         link.cut()
-        leases.close()
-        for (const hold of leases.held()) hold.end('lost')
+        core.leases.close()
+        for (const hold of core.leases.held()) hold.end('lost')
         closing = close(30_000)
       }
       return closing

@@ -1,0 +1,91 @@
+// Puts a core together: the parts of the ground and the runner around one database, for a server (start.ts) and for tests alike.
+
+import type { Config, Tool } from '../config.ts'
+import { connect } from '../db.ts'
+import { createDoorbell } from '../doorbell.ts'
+import { createEventLog } from '../event-log.ts'
+import { createLiveText } from '../live-text.ts'
+import type { Log } from '../log.ts'
+import { createMetrics } from '../metrics.ts'
+import type { Clock } from './clock.ts'
+import type { Core } from './core.ts'
+import { drain } from './drain.ts'
+import { type Alive, createLeases } from './leases.ts'
+import type { ModelRegistry } from './models/registry.ts'
+import { createCoordinator } from './wake.ts'
+
+export interface CreateCoreOptions {
+  config: Config
+  log: Log
+  /** Of the database. */
+  url: string
+  /** New with every start of a process. */
+  owner: string
+  /** Says whether other processes can see that this one lives; nothing is started while they cannot. */
+  alive: Alive | null
+  models: ModelRegistry
+  tools: ReadonlyMap<string, Tool>
+  clock: Clock
+  stopping: AbortSignal
+}
+
+/** A running core, and how to close it once its drains have ended. */
+export function createCore(options: CreateCoreOptions): { core: Core; close(): Promise<void> } {
+  const { config, log, url, owner, alive, models, tools, clock, stopping } = options
+  const metrics = createMetrics()
+  const db = connect(url, config.dbPool)
+  const warn = (error: Error, what: string) => log.warn({ err: error }, what)
+  const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
+  const live = createLiveText({ db, owner, warn })
+  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics, alive })
+  const eventLog = createEventLog({
+    db,
+    doorbell,
+    origin: owner,
+    observe: ({ groupSize, seconds }) => {
+      metrics.appendGroupSize.observe(groupSize)
+      metrics.appendSeconds.observe(seconds)
+    },
+  })
+  const coordinator = createCoordinator({
+    maxDrains: config.maxDrains,
+    drain: (sessionId) => drain(core, sessionId),
+    log,
+    metrics,
+  })
+  const core: Core = {
+    config,
+    log,
+    metrics,
+    db,
+    eventLog,
+    doorbell,
+    live,
+    clock,
+    owner,
+    models,
+    tools,
+    leases,
+    coordinator,
+    stopping,
+  }
+  // An interrupt that another process committed: its owner looks at once, its next fence or renewal is the latest (INT-04, INT-05).
+  const stopHearing = doorbell.listenAll((sessionIds, foreign) => {
+    if (!foreign) return
+    for (const sessionId of sessionIds) {
+      const hold = leases.heldBy(sessionId)
+      if (hold !== undefined) leases.examine(hold).catch((thrown: Error) => warn(thrown, 'claim'))
+    }
+  })
+  return {
+    core,
+    async close() {
+      stopHearing()
+      leases.close()
+      await live.close()
+      await eventLog.idle()
+      await doorbell.close()
+      await db.$disconnect()
+    },
+  }
+}
