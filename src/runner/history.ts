@@ -96,7 +96,7 @@ function assistantMessages(message: HistoryMessage, { model, dialect, idOf }: Lo
       ...(sameModel ? stateOf(call.state) : {}),
     })
     if (inline) content.push(toolResult(call, names, 'own'))
-    else if (call.status === 'COMPLETED') results.push(toolResult(call, names, dialect))
+    else results.push(toolResult(call, names, dialect))
   }
   if (content.length === 0) return []
   const lowered: LanguageModelV4Message[] = [{ role: 'assistant', content }]
