@@ -139,6 +139,8 @@ describe('a view that is kept by the events alone', () => {
     expect(textOf()).toEqual([{ type: 'TextPart', index: 0, text: 'so far, and done', complete: true }])
     // A delta that arrives late, from a stream before, changes nothing.
     expect(reduce(view, items.at(-1)!)).toEqual(view)
+    const beyond = { ...items.at(-1)!, offset: 'so far, and done'.length, text: ' stray' }
+    expect(reduce(view, beyond)).toEqual(view)
     await stream.return!()
   })
 
