@@ -257,21 +257,18 @@ export function probe(name: string, over: Partial<ToolDefinition> = {}) {
 }
 
 /** A tool that answers at once, and counts. */
-export function instant(
-  name: string,
-  answer: (input: never) => unknown = () => 'done',
-): ToolDefinition & { ran: unknown[] } {
+export function instant(name: string, answer: (input: never) => unknown = () => 'done') {
   const ran: unknown[] = []
-  return {
+  const tool: ToolDefinition = {
     name,
     description: `the tool ${name}`,
     inputSchema: { type: 'object' },
-    ran,
     execute(input) {
       ran.push(input)
       return answer(input as never) as never
     },
   }
+  return { tool, ran }
 }
 
 /** The messages of a request as `role: text`, tool calls as `call name args`, results as `result text`. */
