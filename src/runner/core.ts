@@ -3,6 +3,7 @@
 import type { Config, Tool } from '../config.ts'
 import type { Db } from '../db.ts'
 import type { Doorbell } from '../doorbell.ts'
+import { asError } from '../errors.ts'
 import type { EventLog } from '../event-log.ts'
 import type { LiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
@@ -31,5 +32,11 @@ export interface Core {
   stopping: AbortSignal
 }
 
-/** A hint that the session may have work; never throws, as durable intent stands behind it (DRAIN-09). */
-export const wake = (core: Core, sessionId: string) => core.coordinator.wake(sessionId)
+/** A hint that the session may have work; never throws, as durable intent stands behind it: the next scan finds it (DRAIN-09). */
+export function wake(core: Core, sessionId: string): void {
+  try {
+    core.coordinator.wake(sessionId)
+  } catch (thrown) {
+    core.log.error({ err: asError(thrown), sessionId }, 'a wake failed; the next scan repeats it')
+  }
+}
