@@ -74,7 +74,10 @@ export function activityStream(
 
   const pull = createPull<{ sessionId: string }>({
     async take() {
-      while (moved.size === 0 && rung.size > 0 && cancelRetry === null && !released) await sift()
+      // Also while something is there to give: what has moved once more since then is the same item. Once, so that it is given at all.
+      do {
+        if (rung.size > 0) await sift()
+      } while (moved.size === 0 && rung.size > 0 && cancelRetry === null && !released)
       const first = moved.values().next()
       return first.done ? null : { sessionId: first.value }
     },

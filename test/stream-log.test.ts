@@ -229,7 +229,7 @@ describe('the iterator', () => {
     for (let round = 0; round < 100; round++) {
       const streams = Array.from({ length: 100 }, () => many.stream(sessionId, round % 2))
       // Some are closed before they were asked, some while they wait, some after an item.
-      const asked = streams.slice(0, 60).map((stream) => stream.next())
+      const asked = streams.slice(0, 20).map((stream) => stream.next())
       if (round % 10 === 0) await Promise.all(asked)
       const closed = performance.now()
       await Promise.all(streams.map((stream) => stream.return!()))
@@ -242,7 +242,7 @@ describe('the iterator', () => {
     expect(many.counts.streams).toBe(0)
     expect(getEventListeners(many.stopping, 'abort')).toHaveLength(0)
     await many.close()
-  })
+  }, 90_000)
 
   it('STREAM-01, STREAM-02: a client that drops and comes back 100 times while 2 000 events are written sees each once, in order', async () => {
     const sessionId = await createSession(here)
