@@ -1,0 +1,14 @@
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitest/config'
+
+// Needs a Chromium, which `npm test` must not, so these have a run of their own: npm run test:browser
+export default defineConfig({
+  root: fileURLToPath(new URL('../..', import.meta.url)),
+  test: {
+    include: ['test/browser/*.ts'],
+    exclude: ['test/browser/vitest.config.ts'],
+    testTimeout: 90_000,
+    hookTimeout: 120_000,
+    reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'browser'}.json` }]],
+  },
+})
