@@ -56,6 +56,8 @@ export async function readEvidence(tx: Tx, sessionId: string): Promise<Evidence 
      WHERE s.id = ${sessionId}`
   const row = rows[0]
   if (row === undefined) return null
+  // A takeover names the very expiry it saw, so it has to be a time.
+  if (Number.isNaN(row.expiresAt.getTime())) throw new Error('the expiry of the claim is not a time')
   const { executionId, owner, phase, messageId, expiresAt, expired, expiredForMs, stepStatus, stepContinues, ...rest } =
     row
   const step =

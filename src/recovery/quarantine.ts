@@ -41,6 +41,7 @@ export async function resolveQuarantine(
     )
     const kind = await core.db.$transaction(async (tx) => {
       const request = await requestFor(core, tx, { ...entry, isReadable }, resolved, action)
+      if (request === null) return 'stale'
       return (await appendIn(tx, request, core.owner)).kind
     })
     // Anything else: the session or the claim moved. Look again, first at the entry itself.
@@ -54,15 +55,18 @@ export async function resolveQuarantine(
   throw new Error(`the session of ${id} moved ${decideAgainMax} times while it was resolved`)
 }
 
+/** The append that resolves the entry; null if somebody has resolved it since. */
 async function requestFor(
   core: Core,
   tx: Tx,
-  entry: { sessionId: string; executionId: string; kind: string; isReadable: boolean },
+  entry: { id: string; sessionId: string; executionId: string; kind: string; isReadable: boolean },
   resolved: NewEvent,
   action: QuarantineAction,
-): Promise<AppendRequest> {
+): Promise<AppendRequest | null> {
   const { sessionId, executionId } = entry
   const session = await tx.session.findUniqueOrThrow({ where: { id: sessionId }, select: { seq: true } })
+  // Asked again behind the seq: whoever resolves it from here on makes this append stale.
+  if ((await tx.quarantine.count({ where: { id: entry.id, resolvedAt: null } })) === 0) return null
   const alone: AppendRequest = { sessionId, events: [resolved], expectedSeq: session.seq }
   // A recovery row: RETRY lets the next scan look at it again, DISCARD makes every scan pass it over.
   if (entry.kind === 'RECOVERY') return alone
