@@ -111,6 +111,11 @@ it('API-11: a wrong page is refused with BAD_USER_INPUT and reaches no list', as
       expect(errors?.[0]?.extensions.code, `${field} ${args}`).toBe('BAD_USER_INPUT')
     }
   }
+  // A cursor of another list is refused although it looks alike.
+  const alike = Buffer.from('["interactions","2026-01-01T00:00:00.000Z","req_x"]').toString('base64url')
+  expect((await served.ask(`{ interactions(after: "${alike}") { edges { cursor } } }`)).errors).toBeUndefined()
+  const { errors: refused } = await served.ask(`{ quarantine(after: "${alike}") { edges { cursor } } }`)
+  expect(refused?.[0]?.extensions.code).toBe('BAD_USER_INPUT')
   for (const args of ['first: -1', 'first: 1001', 'after: -1']) {
     const { errors } = await served.ask(`{ session(id: "ses_wrong0001") { events(${args}) { seq } } }`)
     expect(errors?.[0]?.extensions.code, args).toBe('BAD_USER_INPUT')
@@ -120,10 +125,13 @@ it('API-11: a wrong page is refused with BAD_USER_INPUT and reaches no list', as
 
 it('API-12: a page of history is limited by the database', async () => {
   await withMessages('ses_limit0001', 3)
-  const texts = await statementsDuring(databaseOf(), () => messages('ses_limit0001', 'first: 2'))
+  const bound: unknown[][] = []
+  const texts = await statementsDuring(databaseOf(), () => messages('ses_limit0001', 'first: 2'), bound)
   const reads = texts.filter((text) => text.includes('"Message"'))
   expect(reads).toHaveLength(1)
-  expect(reads[0]).toContain('LIMIT')
+  // One more than the page, to know whether there is another one.
+  expect(reads[0]).toMatch(/LIMIT \$2/)
+  expect(bound[texts.indexOf(reads[0]!)]?.[1]).toBe(3)
 })
 
 const everything = `{ sessions(first: 200) { edges { node {

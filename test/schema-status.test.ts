@@ -77,6 +77,7 @@ describe('API-15: the status is the first that applies', () => {
     const message = `msg_wait${id.slice(-4)}`
     await served.append(id, admitted(message), promoted(message), ...asking(`msg_.${id}`, `req_.${id}`))
     await owed()
+    expect(await status()).toBe('WAITING')
     await later()
     expect(await status()).toBe('WAITING')
     await served.append(
