@@ -181,6 +181,14 @@ export function atAppend(
   return met
 }
 
+/** One statement from beside every core. */
+export async function onDatabase({ database }: Stage, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  await client.query(sql)
+  await client.end()
+}
+
 /**
  * Makes the database itself refuse: `when` is a condition on NEW and OLD. Counts outside of transactions, so that what was rolled back
  * is counted too. `atCommit`: refuses when everything else of the transaction has been done.
