@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { type DestinationStream, type LevelWithSilent, type Logger, pino, stdTimeFunctions } from 'pino'
 
 export type Log = Logger
@@ -10,6 +11,14 @@ const SECRET_FIELDS = new Set(
 )
 const CENSORED = '[redacted]'
 const DEPTH = 6
+
+const surroundings = new AsyncLocalStorage<Record<string, string>>()
+
+/**
+ * Every line that is logged while `work` runs carries these fields, also one about an error that nobody catches in a timer or a callback
+ * that it leaves behind: a tool's stray error can be told to its session (OPS-08).
+ */
+export const withLogFields = <T>(fields: Record<string, string>, work: () => T): T => surroundings.run(fields, work)
 const VALUES = 1000
 
 /**
@@ -21,6 +30,8 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
   const options = {
     level,
     timestamp: stdTimeFunctions.isoTime,
+    // A copy: pino adds the line's own fields to it.
+    mixin: () => ({ ...surroundings.getStore() }),
     formatters: {
       level: (label: string) => ({ level: label }),
       log: (fields: Record<string, unknown>) => redact(fields) as Record<string, unknown>,

@@ -6,6 +6,7 @@
 import { asError } from '../errors.ts'
 import { type ExecutionOutcome, event } from '../events.ts'
 import { newExecutionId } from '../ids.ts'
+import { withLogFields } from '../log.ts'
 import { cleanUp } from './cleanup.ts'
 import { compact } from './compaction.ts'
 import type { Core } from './core.ts'
@@ -50,7 +51,7 @@ export async function drain(core: Core, sessionId: string): Promise<{ again: boo
   if (hold === null) return { again: false }
   let isLeaving = false
   try {
-    const end = await busyPeriod(core, hold)
+    const end = await withLogFields({ sessionId, executionId: hold.executionId }, () => busyPeriod(core, hold))
     isLeaving = end === 'leaving'
     return { again: end === 'again' }
   } catch (thrown) {

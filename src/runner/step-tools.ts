@@ -84,6 +84,10 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       if (hold.signal.aborted) return
       try {
         const { kind } = outcome
+        if (kind === 'failed') {
+          const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
+          core.log.warn({ ...fields, err: outcome.thrown }, 'a tool call failed')
+        }
         await write([
           kind === 'succeeded'
             ? event('tool.succeeded', { messageId, callId, output: outcome.output })

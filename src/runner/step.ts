@@ -500,6 +500,8 @@ async function carryOut(
     }
     case 'ProviderFailed': {
       const { failure } = settlement
+      const { sessionId, executionId } = hold
+      core.log.warn({ err: failure, sessionId, executionId, attempt: attemptNumber }, 'a provider request failed')
       const error: StepError = { code: failure.code, message: failure.message }
       const next = attemptNumber + 1
       if (!failure.retryable || next > attemptsMax) return fail(error)

@@ -8,7 +8,9 @@ import type { Clock } from '../clock.ts'
 import { safeText } from '../models/safe-text.ts'
 import { boundOutput, boundText } from './output.ts'
 
-export type ToolOutcome = { kind: 'succeeded'; output: JsonValue } | { kind: 'failed'; error: StepError }
+export type ToolOutcome =
+  | { kind: 'succeeded'; output: JsonValue }
+  | { kind: 'failed'; error: StepError; thrown?: Error }
 
 export interface ToolRun {
   tool: Tool
@@ -32,8 +34,8 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
   const deadline = new AbortController()
   const signal = AbortSignal.any([run.signal, deadline.signal])
   let settled = false
-  const failed = (code: StepError['code'], message: string): ToolOutcome => ({
-    kind: 'failed',
+  const failed = (code: StepError['code'], message: string) => ({
+    kind: 'failed' as const,
     error: { code, message: boundText(safeText(message), 50, errorTextBytesMax) },
   })
   const timedOut = new Promise<ToolOutcome>((resolve) => {
@@ -59,7 +61,8 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
       })
       return { kind: 'succeeded', output: boundOutput(returned) }
     } catch (thrown) {
-      return failed('TOOL_ERROR', asError(thrown).message || 'the tool failed without a message')
+      const message = asError(thrown).message || 'the tool failed without a message'
+      return { ...failed('TOOL_ERROR', message), thrown: asError(thrown) }
     }
   })()
   const outcome = await Promise.race([ran, timedOut])
