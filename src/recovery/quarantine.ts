@@ -6,6 +6,7 @@ import { type AppendRequest, appendIn } from '../event-log.ts'
 import { type ExecutionPhase, event, type NewEvent, noUsage, type QuarantineAction } from '../events.ts'
 import { type Core, wake } from '../runner/core.ts'
 import { decideAgainMax, type Outcome } from '../runner/outcomes.ts'
+import { isLookable } from '../runner/rules.ts'
 import { type OpenRows, readOpen } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
 import { outcomeUnknown, resolve } from './resolution.ts'
@@ -26,7 +27,7 @@ export async function resolveQuarantine(
   { id, action }: { id: string; action: QuarantineAction },
 ): Promise<Resolved> {
   for (let look = 0; look < decideAgainMax; look++) {
-    const entry = await core.db.quarantine.findFirst({ where: { id, session: { tenant } } })
+    const entry = isLookable(id) ? await core.db.quarantine.findFirst({ where: { id, session: { tenant } } }) : null
     if (entry === null) return notFound(id, `there is no quarantine entry ${id}`)
     const { sessionId, executionId } = entry
     if (entry.resolvedAt !== null) {

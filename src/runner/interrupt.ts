@@ -11,6 +11,7 @@ import { event, type NewEvent, noUsage, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import { isOwed, readWork, type Work } from './eligible.ts'
 import { decideAgainMax, type Outcome, sessionNotFound } from './outcomes.ts'
+import { isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
 import {
   cancelInteractions,
@@ -51,6 +52,7 @@ const requested = (executionId: string | null): NewEvent =>
 
 /** Was this execution stopped by an earlier call? */
 async function wasInterrupted(db: Tx, sessionId: string, executionId: string): Promise<boolean> {
+  if (!isLookable(executionId)) return false
   const rows = await db.$queryRaw<unknown[]>`
     SELECT 1 FROM "Event" WHERE "sessionId" = ${sessionId} AND type = 'interrupt.requested'
        AND payload->>'interruptedExecutionId' = ${executionId} LIMIT 1`

@@ -4,7 +4,7 @@ import { type Delivery, event, type NewEvent } from '../events.ts'
 import type { Input } from '../generated/prisma/client.ts'
 import type { Core } from './core.ts'
 import { decideAgainMax, invalidInput, type Outcome, sessionChanged, sessionNotFound } from './outcomes.ts'
-import { brokenIdRule } from './rules.ts'
+import { brokenIdRule, isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
 
 type PromptChange = Outcome<
@@ -39,7 +39,9 @@ async function changePending(
     const session = await findSession(core, tenant, sessionId)
     if (session === null) return sessionNotFound(sessionId)
     if (ifSeq != null && ifSeq !== session.seq) return sessionChanged(sessionId, session.seq)
-    const input = await core.db.input.findUnique({ where: { sessionId_id: { sessionId, id: messageId } } })
+    const input = isLookable(messageId)
+      ? await core.db.input.findUnique({ where: { sessionId_id: { sessionId, id: messageId } } })
+      : null
     if (input === null || input.kind === 'CONTINUATION') return notPending(messageId)
     const decided = decide(input)
     if (decided === 'done') return { type: 'PromptChangePayload', messageId }

@@ -15,3 +15,6 @@ export function brokenTextRule(text: string, bytesMax: number): string | null {
   const bytes = Buffer.byteLength(text, 'utf8')
   return bytes > bytesMax ? `has ${bytes} bytes, at most ${bytesMax} are taken` : null
 }
+
+/** Can this id be looked up at all? Text that the database cannot hold names nothing. */
+export const isLookable = (id: string) => !id.includes('\u0000') && !/\p{Cs}/u.test(id) && id.length <= 200

@@ -5,7 +5,7 @@ import { event } from '../events.ts'
 import type { Session } from '../generated/prisma/client.ts'
 import type { Core } from './core.ts'
 import { decideAgainMax, invalidInput, type Outcome, sessionChanged, sessionNotFound } from './outcomes.ts'
-import { brokenIdRule, brokenTextRule } from './rules.ts'
+import { brokenIdRule, brokenTextRule, isLookable } from './rules.ts'
 
 type Maybe<T> = T | null | undefined
 
@@ -38,6 +38,7 @@ function checkFields(
 
 /** The session of this tenant, or null: another tenant's is as if it did not exist. */
 export async function findSession(core: Core, tenant: string, sessionId: string): Promise<Session | null> {
+  if (!isLookable(sessionId)) return null
   const session = await core.db.session.findUnique({ where: { id: sessionId } })
   return session?.tenant === tenant ? session : null
 }
