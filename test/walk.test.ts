@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { loadConfig } from '../src/config.ts'
 import { finish, finishing, gate, reasoning, reply, text, toolCalls, wait } from './support/provider.ts'
 import { probe, prompt, spoken, useStage } from './support/stage.ts'
 
@@ -95,4 +96,26 @@ it('STEP-01, STEP-05, TOOL-01, TOOL-03: a walk: text, reasoning, two parallel to
     inputTokens: 27n,
     outputTokens: 7n,
   })
+})
+
+it('OPS-16: OPENAI_COMPATIBLE_BASE_URL brings compatible/…: its requests go there, and models lists what is there', async () => {
+  const config = await loadConfig({
+    env: {
+      DATABASE_URL: stage.database.url,
+      OPENAI_COMPATIBLE_BASE_URL: stage.provider.baseUrl,
+      HOLDFAST_MODEL: 'compatible/x',
+    },
+    cwd: import.meta.dirname,
+  })
+  stage.provider.models = ['x', 'listed-there']
+  const { core } = await stage.start({ models: { compatible: config.compatible } })
+  const s = await stage.session({ model: config.model })
+  stage.provider.script(reply(text('from there'), finish()))
+  await prompt(core, s)
+  await core.coordinator.idle()
+  stage.provider.expectDone()
+  expect(stage.provider.requests[0]!.body.model).toBe('x')
+  expect(await stage.db.part.findMany({ where: { sessionId: s } })).toMatchObject([{ text: 'from there' }])
+  const offered = (await core.models.list()).map(({ id }) => id)
+  expect(offered).toEqual(expect.arrayContaining(['compatible/x', 'compatible/listed-there', 'demo/echo']))
 })
