@@ -334,7 +334,7 @@ it('OPS-02: MCP servers and the expiry of approvals reach the configuration, wit
   })
 })
 
-it('needsApproval may be a boolean or a function of the input; one that throws or says nothing asks', async () => {
+it('needsApproval may be a boolean or a function of the input; one that says nothing asks', async () => {
   const tools = [
     `needsApproval: true, approvalExpiresMs: 5`,
     `needsApproval({ amount }) { return amount > this.name.length }`,
@@ -353,7 +353,8 @@ it('needsApproval may be a boolean or a function of the input; one that throws o
   expect(asks(0, {})).toBe(true)
   expect(made[0]!.approvalExpiresMs).toBe(5)
   expect(asks(1, { amount: 1 })).toBe(false)
-  expect([asks(2, {}), asks(3, {})]).toEqual([true, true])
+  expect(() => asks(2, {}), 'left to the caller').toThrow(TypeError)
+  expect(asks(3, {})).toBe(true)
   expect([asks(4, { amount: 8 }), asks(4, { amount: 7 })]).toEqual([true, false])
 })
 

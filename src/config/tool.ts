@@ -113,15 +113,9 @@ export function prepareTool(tool: unknown): { tool: Tool } | { issues: z.core.$Z
   }
 }
 
-/** Asks a person in every case of doubt: the function threw, or answered with something that is no boolean. */
+/** Anything but a plain `false` asks a person. What the function throws is the caller's to log, and asks too. */
 function cautious(tool: ToolDefinition): (input: unknown) => boolean {
-  return (input) => {
-    try {
-      return (tool.needsApproval as (input: unknown) => boolean)(input) !== false
-    } catch {
-      return true
-    }
-  }
+  return (input) => (tool.needsApproval as (input: unknown) => boolean)(input) !== false
 }
 
 function isZod(schema: ToolDefinition['inputSchema']): schema is z.ZodType {
