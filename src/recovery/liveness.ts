@@ -6,7 +6,7 @@
 //     ▲                     │                            │ ▲──────────── answered ────────────────┘
 //     └──── connection lost, all that was seen is forgotten ◄┘
 
-import { Client } from 'pg'
+import { Client, type QueryResultRow } from 'pg'
 import { sqlStateOf } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -55,6 +55,14 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
   const waiting = new Set<(held: boolean) => void>()
   const pingMs = Math.max(10, graceMs / 4)
 
+  let asked: Promise<unknown> = Promise.resolve()
+  /** One query after the other, as the connection takes them. */
+  function ask<R extends QueryResultRow>(live: Client, sql: string, values: unknown[] = []): Promise<R[]> {
+    const answer = asked.then(async () => (await live.query<R>(sql, values)).rows)
+    asked = answer.catch(() => {})
+    return answer
+  }
+
   // The server cannot have freed the lock before the last proof was sent, and others wait for the whole grace from then on.
   const isHeld = () => isGranted && now() - provenAt <= graceMs * 0.75
 
@@ -85,7 +93,7 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
       const silent = setTimeout(() => lose(live, new Error('the liveness connection does not answer')), silentMsMax)
       try {
         const sentAt = now()
-        await live.query('SELECT 1')
+        await ask(live, 'SELECT 1')
         if (client !== live) return
         prove(sentAt)
         ping(live)
@@ -107,6 +115,7 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
       application_name: 'holdfast liveness',
     })
     client = next
+    asked = Promise.resolve()
     next.on('error', (error) => lose(next, error))
     next.on('end', () => lose(next, new Error('the liveness connection ended')))
     try {
@@ -138,7 +147,8 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
 
   /** Every other owner of a claim that is not set aside, and whether any session of this database holds its lock. Only looks: taking it would disturb. */
   async function locksOfOthers(live: Client): Promise<{ owner: string; held: boolean }[]> {
-    const { rows } = await live.query<{ owner: string; held: boolean }>(
+    return ask<{ owner: string; held: boolean }>(
+      live,
       `SELECT d.owner, EXISTS (
                 SELECT 1 FROM pg_locks l
                  WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
@@ -150,7 +160,6 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
                    WHERE q."sessionId" = c."sessionId" AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION')) d`,
       [owner],
     )
-    return rows
   }
 
   async function observe(): Promise<{ dead: string[]; lookAgainInMs: number | null }> {
@@ -176,7 +185,7 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
   async function holding<T>(other: string, work: (isStill: () => boolean) => Promise<T>): Promise<T | null> {
     const live = client
     if (live === null || !isHeld()) return null
-    const { rows } = await live.query<{ got: boolean }>('SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS got', [
+    const rows = await ask<{ got: boolean }>(live, 'SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS got', [
       other,
     ])
     if (!rows[0]!.got) return null
@@ -185,7 +194,7 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
     } finally {
       // A lost connection has freed it already.
       if (client === live)
-        await live.query('SELECT pg_advisory_unlock(hashtextextended($1, 0))', [other]).catch(() => {})
+        await ask(live, 'SELECT pg_advisory_unlock(hashtextextended($1, 0))', [other]).catch(() => {})
     }
   }
 
