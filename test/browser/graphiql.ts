@@ -44,7 +44,7 @@ beforeAll(async () => {
       '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
     ],
   })
-  context = await browser.newContext({ viewport: { width: 1440, height: 1150 } })
+  context = await browser.newContext({ viewport: { width: 1440, height: 920 } })
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(url).origin })
   await context.route('**/*', (route) => {
     const asked = route.request().url()
@@ -131,7 +131,10 @@ describe('GraphiQL, by the README', () => {
     await run('Read', 'You wrote: Hello! Please say something, slowly enough to be watched.')
     expect(await shown()).toContain('This is demo/echo, the built-in demo model')
     expect(await shown()).toContain('"IDLE"')
-    if (process.env.SCREENSHOT) await page.screenshot({ path: join(root, process.env.SCREENSHOT) })
+    if (process.env.SCREENSHOT) {
+      await page.locator('.graphiql-toggle-editor-tools').click()
+      await page.screenshot({ path: join(root, process.env.SCREENSHOT), animations: 'disabled' })
+    }
 
     await run('Prompt', '"ALREADY_PROMOTED"')
   })
