@@ -75,6 +75,7 @@ afterAll(async () => {
 })
 
 /** The result pane as a reader sees it; where it wraps a line does not matter. */
+// biome-ignore lint/performance/useDomNodeTextContent: the editor's lines stand in the DOM in another order than on the screen
 const shown = async () => (await page.locator('.graphiql-response').innerText()).replace(/\s+/g, ' ')
 
 /** Runs one of the document's operations by its name, and waits until the result pane holds the text. */
