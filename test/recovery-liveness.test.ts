@@ -262,6 +262,33 @@ describe('what a free lock proves', () => {
   })
 })
 
+it('CLAIM-23: while another process has its lock, an owner that lives makes no request; it goes on once it is granted again', async () => {
+  const a = await open({ config: { livenessGraceMs: 400 } })
+  const rival = new pg.Client({ connectionString: database.url })
+  await rival.connect()
+  // First in the queue for the lock: it gets it the moment the owner's connection breaks.
+  const taken = rival.query('SELECT pg_advisory_lock(hashtextextended($1, 0))', [a.core.owner])
+  await eventually('the queue', async () => {
+    const rows = await a.core.db.$queryRaw<
+      unknown[]
+    >`SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
+    return rows.length > 0
+  })
+  await freeAllLocks()
+  await taken
+  await eventually('the loss', async () => !a.liveness.isHeld())
+  provider.script(reply(text('at last'), finish()))
+  const first = provider.requests.length
+  const sessionId = await running(a.core)
+  await eventually('the step', async () => (await typesOf(a.core, sessionId)).includes('step.started'))
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  expect(provider.requests).toHaveLength(first)
+  await rival.end()
+  await a.core.coordinator.idle()
+  expect(provider.requests).toHaveLength(first + 1)
+  expect(await ofType(a.core, sessionId, 'text.ended')).toMatchObject([{ text: 'at last' }])
+})
+
 describe('the leaving owner', () => {
   it('REC-41, OPS-04: hands a running step over with what it had received, uncounted, and the next process runs on', async () => {
     let ran = 0

@@ -293,7 +293,7 @@ describe('what a scan finds', () => {
     await settleDown(core, cut)
   })
 
-  it('scans follow each other by the interval, also after one that failed; stop ends them', async () => {
+  it('OPS-09: scans follow each other by the interval, also after one that failed; stop ends them', async () => {
     const clock = testClock()
     const said: Record<string, unknown>[] = []
     const { core, link } = await open({ clock, log: (line) => said.push(line) })
@@ -316,7 +316,7 @@ describe('what a scan finds', () => {
     await settleDown(core, cut)
   })
 
-  it('one scan at a time: those who ask while one runs share the next one', async () => {
+  it('OPS-09: one scan at a time: those who ask while one runs share the next one', async () => {
     const { core, recovery } = await open()
     quiet(core)
     const first = recovery.scan()
