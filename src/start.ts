@@ -12,6 +12,8 @@ import type { Core } from './runner/core.ts'
 import { createCore } from './runner/create-core.ts'
 import { createModelRegistry, type ModelRegistry } from './runner/models/registry.ts'
 import { builtinTools } from './runner/tools/builtin.ts'
+import { liveTools } from './runner/tools/live-tools.ts'
+import { createMcp } from './runner/tools/mcp.ts'
 
 export interface StartOptions {
   config: Config
@@ -31,6 +33,8 @@ export interface Running {
 
 /** How long clients get to take the end of their streams and answers. */
 const goodbyeMs = 2000
+/** How long recovery lets MCP servers connect first: a call that was approved before a restart needs its tool. */
+const mcpFirstMs = 5000
 /**
  * Starts a server: database, migrations, runner, HTTP. What was started is stopped again when a later part fails, and the
  * error says why in its message or code (startup-problem.ts makes a line of it).
@@ -49,6 +53,10 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
   }
   try {
     for (const warning of config.warnings) log.warn(warning)
+    const ownTools = [...builtinTools, ...config.tools]
+    const taken = ownTools.map(({ name }) => name)
+    const mcp = createMcp({ servers: config.mcpServers, log, clock, taken })
+    undo.push(() => mcp.close())
     const url = config.databaseUrl ?? (await embedded(config, log, undo))
     await migrate({ url, log: (line) => log.info(line) })
     const stopping = new AbortController()
@@ -62,7 +70,7 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
       owner,
       alive: liveness,
       models: models ?? createModelRegistry({ ...config, defaultModel: config.model }, clock),
-      tools: new Map([...builtinTools, ...config.tools].map((tool) => [tool.name, tool])),
+      tools: liveTools(ownTools, mcp),
       clock,
       stopping: stopping.signal,
     })
@@ -70,7 +78,7 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     const recovery = createRecovery(core, liveness)
     const http = await serveHttp(core, config)
     // Requests are answered while what earlier processes left is still being looked at (OPS-03).
-    void recovery.start()
+    void mcp.tried(mcpFirstMs).then(() => recovery.start())
     let closed: Promise<void> | undefined
     return {
       url: http.url,

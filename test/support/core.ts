@@ -7,6 +7,8 @@ import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { createCore } from '../../src/runner/create-core.ts'
 import { createModelRegistry, type ModelSettings } from '../../src/runner/models/registry.ts'
+import { liveTools } from '../../src/runner/tools/live-tools.ts'
+import { createMcp } from '../../src/runner/tools/mcp.ts'
 import { type Link, openLink } from './link.ts'
 
 export interface CoreOptions {
@@ -62,6 +64,8 @@ export async function startCore({
     ? createLog('debug', { write: (line: string) => said(JSON.parse(line) as Record<string, unknown>) })
     : createLog('silent')
   const owner = newOwnerId()
+  const ownTools = [...config.tools, ...tools.map(prepared)]
+  const mcp = createMcp({ servers: config.mcpServers, log, taken: ownTools.map(({ name }) => name) })
   const stopping = new AbortController()
   const liveness = createLiveness({ url: link.url, owner, graceMs: config.livenessGraceMs, log })
   const { core, close: closeCore } = createCore({
@@ -71,12 +75,13 @@ export async function startCore({
     owner,
     alive: liveness,
     models: createModelRegistry({ defaultModel: config.model, ...models }, clock),
-    tools: new Map([...config.tools, ...tools.map(prepared)].map((tool) => [tool.name, tool])),
+    tools: liveTools(ownTools, mcp),
     clock: clock ?? realClock,
     stopping: stopping.signal,
   })
   const recovery = createRecovery(core, liveness)
   await liveness.whenHeld()
+  await mcp.tried(30_000)
   if (recovers) await recovery.start()
 
   let closing: Promise<void> | null = null
@@ -85,6 +90,7 @@ export async function startCore({
     await core.coordinator.stop(graceMs)
     await recovery.stop()
     await liveness.close()
+    await mcp.close()
     await closeCore().catch(() => {})
     await link.close()
   }
