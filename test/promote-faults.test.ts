@@ -194,16 +194,16 @@ it('PROMO-24: a continuation does not start the step allowance again', async () 
     inputSchema: { type: 'object', properties: {} },
     execute: async () => 'kept',
   } as const
-  const noting = reply(toolCall('note', {}), finish('tool_calls'))
-  const options = { tools: [note], config: { stepLimit: 3 } }
-  const sessionId = await cutOff(await stage.start(options), [noting])
+  const noting = (n: number) => reply(toolCall('note', { n }), finish('tool_calls'))
+  const options = { tools: [note], config: { stepLimit: 4 } }
+  const sessionId = await cutOff(await stage.start(options), [noting(1)])
   const b = await stage.start(options)
   await recoverByHand(b, sessionId)
-  stage.provider.script(said('out of steps'))
+  stage.provider.script(noting(2), said('out of steps'))
   b.core.coordinator.wake(sessionId)
   await atRest(b)
-  expect(asked()).toEqual([['one'], ['one'], ['one', 'continue']])
-  expect(stage.provider.requests.map(({ body }) => body.tool_choice)).toEqual(['auto', 'auto', 'none'])
+  expect(asked()).toEqual([['one'], ['one'], ['one', 'continue'], ['one', 'continue']])
+  expect(stage.provider.requests.map(({ body }) => body.tool_choice)).toEqual(['auto', 'auto', 'auto', 'none'])
   expect(await sessionOf(b, sessionId)).toMatchObject({ stepOwed: false })
 })
 
