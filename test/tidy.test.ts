@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { variables } from '../src/config/variables.ts'
@@ -7,12 +7,24 @@ import { variables } from '../src/config/variables.ts'
 // Reads the source tree and holds it to the design: which room may know which, where facts are written, what the documents name.
 
 const root = normalize(join(import.meta.dirname, '..'))
-const git = (...args: string[]) =>
-  execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\n').filter(Boolean)
-/** Everything that is or would be tracked, and is there. */
-const files = git('ls-files', '--cached', '--others', '--exclude-standard').filter((file) =>
-  existsSync(join(root, file)),
-)
+/** Everything that is or would be tracked, and is there. A copy without git has no more than that, besides what is made here. */
+function list(): string[] {
+  try {
+    const options = { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] } as const
+    return execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], options).split('\n')
+  } catch {
+    const made = /^(\.git|node_modules|dist|test-results|\.holdfast)$/
+    const inside = readdirSync(root).filter((name) => !made.test(name))
+    return inside.flatMap((name) =>
+      statSync(join(root, name)).isDirectory()
+        ? readdirSync(join(root, name), { recursive: true }).map(
+            (path) => `${name}/${String(path).replaceAll('\\', '/')}`,
+          )
+        : [name],
+    )
+  }
+}
+const files = list().filter((file) => file !== '' && statSync(join(root, file), { throwIfNoEntry: false })?.isFile())
 const read = (file: string) => readFileSync(join(root, file), 'utf8')
 
 const isGenerated = (file: string) => file.includes('/generated/')
