@@ -214,6 +214,16 @@ it.each(['legacy', 'modern'])(
   },
 )
 
+it('OPS-14: a call that is refused because the server has forgotten our session is made once more, in a new one', async () => {
+  const port = await freePort()
+  await serve('legacy', port)
+  const mcp = start({ far: remote(port) })
+  await connected(mcp, 'far')
+  const headers = { Authorization: `Bearer ${SECRET}` }
+  expect(await (await fetch(`http://127.0.0.1:${port}/forget`, { headers })).text()).toBe('forgotten')
+  expect(await call(mcp, 'far__add', { a: 1, b: 1 })).toBe('2')
+})
+
 it('OPS-14: servers that are down at start hinder nothing, are shown with the reason, and are connected later', async () => {
   const port = await freePort()
   const began = Date.now()

@@ -134,7 +134,7 @@ describe('failures', () => {
     ],
   ]
   it.each(cases)(
-    'RETRY-01: %s: one request, classified, without what the provider wrote',
+    '%s: one request, classified, without what the provider wrote',
     async (_what, error, code, retryable) => {
       provider.script(anthropicError(...error))
       const { failure } = await run()

@@ -8,6 +8,11 @@ import { testServer } from './mcp-tools.mjs'
 const sessions = new Map()
 
 async function withSessions(request) {
+  // Forgets its sessions, as a server does that was replaced behind a proxy.
+  if (request.url.endsWith('/forget')) {
+    sessions.clear()
+    return new Response('forgotten')
+  }
   const known = sessions.get(request.headers.get('mcp-session-id') ?? '')
   if (known) return known.handleRequest(request)
   if (request.headers.has('mcp-session-id')) return Response.json({ error: 'no such session' }, { status: 404 })
