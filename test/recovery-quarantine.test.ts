@@ -119,6 +119,30 @@ describe('an execution that was set aside', () => {
     await other.stop()
   })
 
+  it('REC-45: resolved by somebody else between the look and the append: the same answer, nothing written twice', async () => {
+    const cut = await cancelling()
+    const { id } = cut.entry
+    let raced = false
+    const db = new Proxy(core.db, {
+      get(target, property) {
+        if (property !== '$transaction') return Reflect.get(target, property)
+        return async (work: Parameters<typeof core.db.$transaction>[0]) => {
+          if (!raced) {
+            raced = true
+            await resolveBy(id, 'DISCARD')
+          }
+          return target.$transaction(work)
+        }
+      },
+    })
+    expect(await resolveQuarantine({ ...core, db }, 'default', { id, action: 'DISCARD' })).toEqual({
+      type: 'ResolveQuarantinePayload',
+      sessionId: cut.sessionId,
+    })
+    expect(raced).toBe(true)
+    expect((await cut.types()).filter((type) => type === 'quarantine.resolved')).toHaveLength(1)
+  })
+
   it('REC-30: RETRY of a phase that could not be decoded takes the outcome as unknown', async () => {
     const cut = await inStep(core)
     await core.db.$executeRaw`ALTER TABLE "Claim" DROP CONSTRAINT "Claim_phase_check"`
