@@ -260,6 +260,7 @@ describe('what waits when an interrupt comes', () => {
 
   it('INT-12, INT-27: what is admitted during the cleanup is new work: still armed, and run by a new execution', async () => {
     const { core } = await stage.start()
+    const { core: other } = await stage.start()
     const s = await stage.session()
     stage.provider.script(reply(text('x'), hang()))
     await prompt(core, s, 'first')
@@ -268,7 +269,9 @@ describe('what waits when an interrupt comes', () => {
     const cleanup = holdAppend(core, hasEvent('step.interrupted'))
     const interrupted = interrupt(core, s)
     await cleanup.held
-    const after = await prompt(core, s, 'after')
+    // Elsewhere, where its wake finds the claim taken: the owner has to look again by itself.
+    const after = await prompt(other, s, 'after')
+    await other.coordinator.idle()
     const replayed = (await replaySession(stage.db, s)).tables.Input
     const armed = [...replayed.values()]
       .filter((row) => row.state === 'PENDING')

@@ -165,11 +165,14 @@ describe('a tool call', () => {
       for await (const item of stream) items.push(item)
     })()
     await eventually('the stream', async () => items.some(({ typename }) => typename === 'LogSynced'))
+    const heard: unknown[] = []
+    core.live.listen(s, (note) => note !== null && heard.push(note.progress))
     context.progress({ half: true })
     await eventually('progress', async () => items.some(({ typename }) => typename === 'ToolProgress'))
     done()
     await core.coordinator.idle()
     context.progress({ late: true })
+    expect(heard).toEqual([{ half: true }])
     await eventually('the end', async () => items.some(({ typename }) => typename === 'ExecutionSettled'))
     await stream.return!()
     await reading
