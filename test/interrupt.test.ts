@@ -265,7 +265,7 @@ describe('what waits when an interrupt comes', () => {
     stage.provider.script(reply(text('x'), hang()))
     await prompt(core, s, 'first')
     await stage.logged(s, 'text.started')
-    const before = await prompt(core, s, 'before', { delivery: 'QUEUE' })
+    const before = await prompt(other, s, 'before', { delivery: 'QUEUE' })
     const cleanup = holdAppend(core, hasEvent('step.interrupted'))
     const interrupted = interrupt(core, s)
     await cleanup.held
