@@ -98,7 +98,7 @@ async function summarise(
   model: ResolvedModel,
   prompt: LanguageModelV4Prompt,
 ): Promise<Summary> {
-  if (!(await core.leases.mayStart(hold))) throw new HoldEnded(hold.ended ?? 'lost')
+  await core.leases.mustStart(hold)
   core.metrics.providerAttempts.inc()
   let text = ''
   let usage = noUsage

@@ -21,7 +21,7 @@ const decideAgainMax = 1000
 /** Claims the session if it has work. Null: nothing to do, or somebody else has it. */
 async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
   for (let look = 0; look < decideAgainMax; look++) {
-    if (core.stopping.aborted) return null
+    if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null
     const work = await readWork(core.db, sessionId)
     if (work === null || !isEligible(work)) return null
     const { owner } = core

@@ -7,7 +7,7 @@ import type { Db } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
-import type { Hold } from './hold.ts'
+import { type Hold, HoldEnded } from './hold.ts'
 
 /** Can other processes see that this one lives (recovery's liveness lock)? */
 export interface Alive {
@@ -23,11 +23,15 @@ export interface Leases {
   remove(hold: Hold): void
   /** May this hold start anything, by this process's own count? False from shortly before its lease can have run out. */
   isFresh(hold: Hold): boolean
+  /** Waits until other processes can see that this one lives; false when the signal ends the wait. A claim before would be taken for a dead owner's. */
+  whenAlive(signal: AbortSignal): Promise<boolean>
   /**
    * May this hold start an effect outside now? Waits while this process does not hold its liveness lock, as others may be taking its
    * claims over (CLAIM-23); then by its own count of the lease.
    */
   mayStart(hold: Hold): Promise<boolean>
+  /** The same as a demand: otherwise the hold ends and HoldEnded is thrown. */
+  mustStart(hold: Hold): Promise<void>
   held(): Hold[]
   heldBy(sessionId: string): Hold | undefined
   /** Finds out why a fence failed, and ends the hold accordingly. */
@@ -128,7 +132,13 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
       if (isHeld(hold)) holds.delete(hold.sessionId)
     },
     isFresh,
+    whenAlive: async (signal) => !alive || alive.isHeld() || alive.whenHeld(signal),
     mayStart,
+    async mustStart(hold) {
+      if (await mayStart(hold)) return
+      if (hold.ended === null) hold.end('lost')
+      throw new HoldEnded(hold.ended ?? 'lost')
+    },
     held: () => [...holds.values()].map(({ hold }) => hold),
     heldBy: (sessionId) => holds.get(sessionId)?.hold,
     examine,

@@ -19,7 +19,8 @@ export function statusOf(scanMs: number): Prisma.Sql {
       OR EXISTS (SELECT 1 FROM "Input" i WHERE i."sessionId" = s.id AND i."wakePending")
       OR EXISTS (SELECT 1 FROM "Recovery" r WHERE r."sessionId" = s.id AND r."wakePending" AND NOT EXISTS (
         SELECT 1 FROM "Quarantine" q
-        WHERE q."sessionId" = s.id AND q."executionId" = r."executionId" AND q.kind = 'RECOVERY' AND q."resolvedAt" IS NULL))))`
+        WHERE q."sessionId" = s.id AND q."executionId" = r."executionId" AND q.kind = 'RECOVERY'
+          AND (q."resolvedAt" IS NULL OR q.action = 'DISCARD')))))`
   return Prisma.sql`CASE
     WHEN EXISTS (SELECT 1 FROM "Quarantine" q
                  WHERE q."sessionId" = s.id AND q.kind = 'EXECUTION' AND q."resolvedAt" IS NULL) THEN 'QUARANTINED'
