@@ -8,8 +8,8 @@ import { decidedError } from './asked.ts'
 import { type Core, wake } from './core.ts'
 import { readWork } from './eligible.ts'
 import { decideAgainMax, invalidInput, type Outcome } from './outcomes.ts'
-import { brokenTextRule } from './rules.ts'
-import { cancelInteractions, failTools, type OpenTool, readOpen } from './settle-open.ts'
+import { brokenTextRule, isLookable } from './rules.ts'
+import { cancelInteractions, declinedError, failTools, type OpenTool, readOpen } from './settle-open.ts'
 
 type Maybe<T> = T | null | undefined
 type Decision = Outcome<
@@ -43,8 +43,11 @@ const isSame = (row: Interaction, settled: Settled) =>
 async function stopUnclaimed(core: Core, row: Interaction, decided: NewEvent, settled: Settled): Promise<NewEvent[]> {
   const open = await readOpen(core.db, row.sessionId)
   const others = { ...open, interactions: open.interactions.filter(({ id }) => id !== row.id) }
-  const errorOf = (tool: OpenTool) =>
-    tool.callId === row.callId && tool.messageId === row.messageId ? decidedError(settled) : aborted
+  const errorOf = (tool: OpenTool) => {
+    if (tool.callId === row.callId && tool.messageId === row.messageId) return decidedError(settled)
+    // Declined before, to go on, and not carried out yet: the words are kept.
+    return tool.interactionState === 'DECLINED' ? declinedError(tool) : aborted
+  }
   return [
     event('interrupt.requested', { interruptedExecutionId: null }),
     decided,
@@ -64,11 +67,18 @@ async function settle(
   decide: (row: Interaction) => Settled | Outcome<'InvalidInputError'>,
 ): Promise<Decision> {
   for (let look = 0; look < decideAgainMax; look++) {
-    const row = await core.db.interaction.findFirst({ where: { id: interactionId, session: { tenant } } })
-    if (row === null) {
+    const found = isLookable(interactionId)
+      ? await core.db.interaction.findFirst({ where: { id: interactionId, session: { tenant } } })
+      : null
+    if (found === null) {
       const message = `there is no interaction ${interactionId}`
       return { type: 'InteractionNotFoundError', message, interactionId }
     }
+    const { sessionId } = found
+    const work = await readWork(core.db, sessionId)
+    if (work === null) throw new Error(`session ${sessionId} is gone`)
+    // Read after the seq that the append expects: whoever decides from here on makes that stale.
+    const row = await core.db.interaction.findUniqueOrThrow({ where: { id: interactionId } })
     const settled = decide(row)
     if ('type' in settled) return settled
     if (row.state !== 'OPEN') {
@@ -76,9 +86,6 @@ async function settle(
       const message = `the interaction is ${row.state} already; the first decision counts`
       return { type: 'InteractionSettledError', message, interactionId }
     }
-    const { sessionId } = row
-    const work = await readWork(core.db, sessionId)
-    if (work === null) throw new Error(`session ${sessionId} is gone`)
     const { stops, ...payload } = settled
     const decided = event('interaction.settled', { interactionId, ...payload, ...(stops ? { stops } : {}) })
     if (!stops) {

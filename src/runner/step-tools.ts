@@ -194,6 +194,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     if (await needsPerson(name, input)) {
       // Said before the commit: a decision may come before this process goes on.
       asks = true
+      watch()
       await write([...before, called(input), await requested(call, input)])
       mark(callId, 'called')
       return
@@ -231,7 +232,45 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     await dispatch(callId, toolName, checked.value)
   }
 
+  // One look at a time: whoever looks next sees what the one before has carried out, so that a decision counts once.
+  let looking: Promise<unknown> = Promise.resolve()
+  function carryOutDecided(): Promise<{ seq: number; asked: Asked[]; carried: number }> {
+    const look = looking.then(async () => {
+      if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
+      const { seq, asked } = await readAsked(core.db, sessionId, messageId)
+      const decided = asked.filter(({ state }) => state !== 'OPEN')
+      for (const one of decided) await carryOut(one)
+      return { seq, asked, carried: decided.length }
+    })
+    looking = look.catch(() => {})
+    return look
+  }
+
+  let stopWatching = () => {}
+  let isWatching = false
+  /** While the stream is open: what is decided meanwhile is carried out at once (ASK-19). */
+  function watch() {
+    if (isWatching) return
+    isWatching = true
+    let isDue = false
+    stopWatching = core.doorbell.listen(sessionId, () => {
+      if (isDue) return
+      isDue = true
+      void looking.then(() => {
+        isDue = false
+        // What fails here is decided still, and is looked at again when the stream has ended.
+        if (isWatching) carryOutDecided().catch(() => {})
+      })
+    })
+    hold.signal.addEventListener('abort', unwatch, { once: true })
+  }
+  function unwatch() {
+    isWatching = false
+    stopWatching()
+  }
+
   async function settled(): Promise<{ seq: number; open: Asked[] }> {
+    unwatch()
     let rung = true
     let wake = () => {}
     const stopListening = core.doorbell.listen(sessionId, () => {
@@ -246,11 +285,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       for (;;) {
         if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
         rung = false
-        const { seq, asked } = asks ? await readAsked(core.db, sessionId, messageId) : { seq: 0, asked: [] }
-        const decided = asked.filter(({ state }) => state !== 'OPEN')
-        for (const one of decided) await carryOut(one)
-        if (running.size === 0 && decided.length === 0) return { seq, open: asked }
-        if (rung || decided.length > 0) continue
+        const { seq, asked, carried } = asks ? await carryOutDecided() : { seq: 0, asked: [], carried: 0 }
+        if (running.size === 0 && carried === 0) return { seq, open: asked }
+        if (rung || carried > 0) continue
         const ended = Promise.all(running.values())
         await new Promise<void>((resolve) => {
           wake = resolve
@@ -265,6 +302,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   }
 
   async function stop(): Promise<ReadonlySet<string>> {
+    unwatch()
+    await looking
     if (running.size > 0) {
       let cancel = () => {}
       const grace = new Promise<void>((resolve) => {

@@ -106,8 +106,14 @@ export async function runStep(
       return failPreparation(core, hold, work, messageId, started, { code: 'CONTEXT_OVERFLOW', message })
     }
     const options = { expectedSeq: work.seq, isForStep: true, moveTo: 'CONTINUE' as const }
-    const compacted = await compact(core, hold, prepared.model, options)
-    return compacted === 'stale' ? { kind: 'stale' } : { kind: 'compacted' }
+    try {
+      const compacted = await compact(core, hold, prepared.model, options)
+      return compacted === 'stale' ? { kind: 'stale' } : { kind: 'compacted' }
+    } catch (thrown) {
+      // An interrupt has its cleanup ahead of it (COMP-22): only a failure of ours leaves the claim to recovery.
+      if (thrown instanceof HoldEnded) return stopped
+      throw thrown
+    }
   }
 
   const begun = await core.eventLog.append({
