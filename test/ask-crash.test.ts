@@ -157,6 +157,7 @@ describe('a decision that is committed is never lost', () => {
           execute: (_input: unknown, { signal }: ToolContext): Promise<never> => {
             ran.push('ran')
             die()
+            if (signal.aborted) return Promise.reject(signal.reason)
             return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
           },
         },

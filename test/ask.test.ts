@@ -320,6 +320,7 @@ describe('deciding', () => {
     await waiting(stage, a, s)
     const id = await asked(stage, s)
     // Nobody else moves the session meanwhile.
+    const { wake } = a.core.coordinator
     a.core.coordinator.wake = () => {}
     let looks = 0
     // What is read of the interaction first is old by the time the session is looked at.
@@ -339,6 +340,11 @@ describe('deciding', () => {
     expect(await declineAndStop({ ...a.core, db }, id)).toMatchObject({ type: 'InteractionSettledError' })
     expect(looks).toBeGreaterThan(0)
     expect(await interaction(stage, id)).toMatchObject({ state: 'APPROVED', wakePending: true })
+    // Nothing is left for the scans of other tests to find.
+    stage.provider.script(said())
+    wake(s)
+    await a.core.coordinator.idle()
+    expect(deploy.ran).toHaveLength(1)
   })
 
   it('ASK-14: an id that nobody gave is said to be unknown by all three mutations', async () => {
