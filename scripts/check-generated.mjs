@@ -3,7 +3,8 @@ import { execFileSync } from 'node:child_process'
 
 const generated = ['src/generated', 'test/generated', 'schema.graphql']
 const git = (...args) => execFileSync('git', args, { encoding: 'utf8' })
-const stateOf = () => git('status', '--porcelain', '--untracked-files=all', '--', ...generated) + git('diff', 'HEAD', '--', ...generated)
+const stateOf = () =>
+  git('status', '--porcelain', '--untracked-files=all', '--', ...generated) + git('diff', 'HEAD', '--', ...generated)
 
 const before = stateOf()
 execFileSync('npm', ['run', '--silent', 'generate'], { stdio: ['ignore', 'ignore', 'inherit'] })

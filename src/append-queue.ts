@@ -130,13 +130,16 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
       }
       return
     }
-    group.forEach((entry, i) => {
+    for (const [i, entry] of group.entries()) {
       const outcome = outcomeOf(entry.prepared, answer, i)
-      // Another transaction holds the session: this one waits for it outside the group, the others have committed (LOG-23).
-      if (outcome.kind === 'locked') return void runAlone(entry, { looksUp: false })
+      if (outcome.kind === 'locked') {
+        // Another transaction holds the session: this one waits for it outside the group, the others have committed (LOG-23).
+        void runAlone(entry, { looksUp: false })
+        continue
+      }
       release(entry)
       finish(entry, outcome)
-    })
+    }
   }
 
   /** Was this append committed? Waits for a transaction that may still be under way; null: it was not. */

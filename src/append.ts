@@ -87,8 +87,8 @@ export function prepareAppend(request: AppendRequest): PreparedAppend {
  * escapes, so an escape that is not itself escaped is one.
  */
 export function hasUnstorableText(json: string): boolean {
-  const escape = /\\(?:u(0000|d[89a-f][0-9a-f]{2})|.)/g
-  for (let match = escape.exec(json); match !== null; match = escape.exec(json)) if (match[1] !== undefined) return true
+  for (const [, unstorable] of json.matchAll(/\\(?:u(0000|d[89a-f][0-9a-f]{2})|.)/g))
+    if (unstorable !== undefined) return true
   return false
 }
 

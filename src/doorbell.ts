@@ -68,8 +68,8 @@ export function createDoorbell({ db, url, origin, pollMs, warn }: DoorbellOption
 
   return {
     listen(sessionId, heard) {
-      let heards = bySession.get(sessionId)
-      if (heards === undefined) bySession.set(sessionId, (heards = new Set()))
+      const heards = bySession.get(sessionId) ?? new Set()
+      bySession.set(sessionId, heards)
       heards.add(heard)
       return () => {
         heards.delete(heard)

@@ -135,8 +135,8 @@ export function createLiveText({ db, owner, flushMs = 100, warn }: LiveTextOptio
 
   return {
     begin(part, executionId) {
-      let ofSession = parts.get(part.sessionId)
-      if (ofSession === undefined) parts.set(part.sessionId, (ofSession = new Map()))
+      const ofSession = parts.get(part.sessionId) ?? new Map<string, Buffered>()
+      parts.set(part.sessionId, ofSession)
       ofSession.set(keyOf(part.messageId, part.index), { ...part, text: '', executionId, written: 0 })
     },
     add(sessionId, messageId, index, text) {
@@ -160,8 +160,8 @@ export function createLiveText({ db, owner, flushMs = 100, warn }: LiveTextOptio
     partsOf: (sessionId) => parts.get(sessionId)?.values() ?? [],
     progress: (sessionId, note) => tell(sessionId, note),
     listen(sessionId, moved) {
-      let ofSession = heards.get(sessionId)
-      if (ofSession === undefined) heards.set(sessionId, (ofSession = new Set()))
+      const ofSession = heards.get(sessionId) ?? new Set()
+      heards.set(sessionId, ofSession)
       ofSession.add(moved)
       return () => {
         ofSession.delete(moved)

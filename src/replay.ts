@@ -45,8 +45,8 @@ function apply(state: Replayed, event: StoredEvent, change: Change): void {
     rows.set(key, { ...change.row })
     return
   }
-  if (row === undefined || !isOpen(change.table, row)) return refuse(event, `${change.table} is not open`)
-  Object.assign(row, change.set)
+  if (row === undefined || !isOpen(change.table, row)) refuse(event, `${change.table} is not open`)
+  Object.assign(row!, change.set)
 }
 
 export const emptyReplay = (): Replayed => ({

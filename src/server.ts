@@ -37,6 +37,13 @@ try {
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
+  // `npm start`: npm and its shell die of a SIGTERM without passing it on; what is left of it is another parent process.
+  if (process.env.npm_lifecycle_event !== undefined) {
+    const parent = process.ppid
+    setInterval(() => {
+      if (process.ppid !== parent && !stopAsked) stop('SIGTERM')
+    }, 500).unref()
+  }
 
   running = await start({ config, log })
   if (stopAsked) await close()

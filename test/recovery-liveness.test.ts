@@ -280,7 +280,7 @@ it('CLAIM-23: while another process has its lock, an owner that lives makes no r
   provider.script(reply(text('at last'), finish()))
   const first = provider.requests.length
   const sessionId = await running(a.core)
-  await eventually('the step', async () => (await typesOf(a.core, sessionId)).includes('step.started'))
+  await eventually('the prompt', async () => (await typesOf(a.core, sessionId)).includes('prompt.admitted'))
   await new Promise((resolve) => setTimeout(resolve, 300))
   expect(provider.requests).toHaveLength(first)
   await rival.end()

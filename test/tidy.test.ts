@@ -10,8 +10,12 @@ const root = normalize(join(import.meta.dirname, '..'))
 /** Everything that is or would be tracked, and is there. A copy without git has no more than that, besides what is made here. */
 function list(): string[] {
   try {
-    const options = { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] } as const
-    return execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], options).split('\n')
+    const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+      cwd: root,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    return listed.split('\n')
   } catch {
     const made = /^(\.git|node_modules|dist|test-results|\.holdfast)$/
     const inside = readdirSync(root).filter((name) => !made.test(name))

@@ -80,7 +80,7 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
       return 'again'
     }
     if (hold.ended === 'lost') return 'again'
-    if (hold.ended === 'shutdown' || core.stopping.aborted) return 'leaving'
+    if (hold.ended === 'shutdown') return 'leaving'
     if (look > decideAgainMax + steps * decideAgainMax)
       throw new Error('the session moves faster than it can be decided on')
 
@@ -91,6 +91,8 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     // Another attempt of the open step is no boundary: nothing is promoted within it.
     const isWithinStep = openStep !== null || retry?.messageId != null
     const boundary: Boundary = isWithinStep ? { kind: 'step', promote: [] } : atBoundary(work)
+    // A process that stops begins nothing more; what is over is still settled by the one that ran it.
+    if (core.stopping.aborted && boundary.kind !== 'rest') return 'leaving'
     if (boundary.kind === 'compact') {
       await runCompaction(core, hold, work, boundary.input.id)
       continue

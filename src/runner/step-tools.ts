@@ -175,6 +175,11 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     }
     const count = repetition(calls, { name, input })
     calls.push({ name, input })
+    if (count >= guardedFrom) {
+      const times = `the same call was made ${count} times in a row`
+      if (count >= failsAt) stepError = { code: 'LOOP_GUARD', message: `${name}: ${times}` }
+      return refuse([called(input)], { code: 'LOOP_GUARD', message: `not run: ${times}; do something else` })
+    }
     const tool = core.tools.get(name)
     if (tool === undefined) {
       const message = `there is no tool "${name}"; there are: ${[...core.tools.keys()].join(', ')}`
@@ -186,11 +191,6 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     }
     const checked = tool.validate(input)
     if (!checked.ok) return refuse([], { code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
-    if (count >= guardedFrom) {
-      const times = `the same call was made ${count} times in a row`
-      if (count >= failsAt) stepError = { code: 'LOOP_GUARD', message: `${name}: ${times}` }
-      return refuse([called(input)], { code: 'LOOP_GUARD', message: `not run: ${times}; do something else` })
-    }
     if (await needsPerson(name, input)) {
       // Said before the commit: a decision may come before this process goes on.
       asks = true

@@ -238,7 +238,7 @@ async function attemptStep(
 
   // The request. Its events are written one after the other; tools run beside it from the moment their call is durable.
   try {
-    if (!(await core.leases.mayStart(hold))) throw new HoldEnded(hold.ended ?? 'lost')
+    await core.leases.mustStart(hold)
     core.metrics.providerAttempts.inc()
     const stream = attempt({
       model: prepared.model,
