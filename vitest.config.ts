@@ -7,6 +7,8 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
+    // Files wait for the database's disk more than for a processor: with one worker the machine would stand idle.
+    maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'vitest'}.json` }]],
