@@ -29,8 +29,8 @@ export interface Plan {
 }
 
 /**
- * Splits history into what is summarised and the tail that stays. The last user message always stays while a step is due (`isForStep`), as
- * it is what the model has to answer. Null: nothing to summarise.
+ * Splits history into what is summarised and the tail that stays. While a step is due (`isForStep`) the last message always stays, as
+ * it is what the model has to answer or to go on from. Null: nothing to summarise.
  */
 export function planCompaction(history: History, contextTokens: number | null, isForStep: boolean): Plan | null {
   const messages = history.messages.filter(({ kind, status }) => kind !== 'COMPACTION' && status !== 'RUNNING')
@@ -42,9 +42,10 @@ export function planCompaction(history: History, contextTokens: number | null, i
     if (tokens > budget) break
   }
   const lastUser = messages.findLastIndex(({ kind }) => kind === 'USER')
-  // Everything would fit into the tail: then only the last exchange stays, or nothing of a single one that is over.
-  if (from === 0) from = lastUser > 0 ? lastUser : isForStep ? 0 : messages.length
-  if (isForStep && lastUser !== -1) from = Math.min(from, lastUser)
+  // Everything would fit into the tail: then only the last exchange stays, of a single one what came last, and nothing if it is over.
+  if (from === 0) from = lastUser > 0 ? lastUser : isForStep ? messages.length - 1 : messages.length
+  // What the model has to answer stays; a prompt that steps have answered since may go into the summary with the older of them.
+  if (isForStep) from = Math.min(from, lastUser === messages.length - 1 ? lastUser : messages.length - 1)
   if (from === 0) return null
   const tail = messages[from]
   return { older: messages.slice(0, from), tailSeq: tail?.seq ?? messages.at(-1)!.seq + 1 }

@@ -154,10 +154,11 @@ export function decideApproval(
         core.config.limits.textBytes,
       )
       if (stored !== null) return invalidInput('editedInput', stored)
-      const tool = core.tools.get(row.toolName)
+      // A repeat of a decision that stands is answered from the row, whatever has become of the tool since.
+      const tool = row.state === 'OPEN' ? core.tools.get(row.toolName) : null
       if (tool === undefined) return invalidInput('editedInput', `the tool "${row.toolName}" is not there any more`)
-      const checked = tool.validate(editedInput)
-      if (!checked.ok) return invalidInput('editedInput', `${checked.field}: ${checked.message}`)
+      const checked = tool?.validate(editedInput)
+      if (checked?.ok === false) return invalidInput('editedInput', `${checked.field}: ${checked.message}`)
     }
     if (isApproval) return { ...nothing, state: 'APPROVED', feedback, editedInput, remember }
     return { ...nothing, state: 'DECLINED', feedback, stops: decision === 'DECLINE_AND_STOP' }
