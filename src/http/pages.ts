@@ -1,12 +1,19 @@
 import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
 import { graphqlPath } from './graphql.ts'
 
-const example = `# Holdfast: durable AI agent sessions. Run the three one after the other, and keep the stream open.
+const example = `# Holdfast: durable AI agent sessions. Run Create, Prompt and Watch one after the other.
 # Change the ids to start anew: a mutation that is repeated with the same ids changes nothing.
 
 mutation Create {
   createSession(input: { sessionId: "ses_example01", title: "First steps" }) {
     ... on CreateSessionPayload { created session { id status model } }
+    ... on Error { message }
+  }
+}
+
+mutation Prompt {
+  admitPrompt(input: { sessionId: "ses_example01", messageId: "msg_example01", text: "/slow 400 Hello! Slowly, please." }) {
+    ... on PromptAdmission { outcome input { id state } }
     ... on Error { message }
   }
 }
@@ -18,13 +25,6 @@ subscription Watch {
     ... on TextDelta { text }
     ... on TextEnded { text }
     ... on ExecutionSettled { outcome }
-  }
-}
-
-mutation Prompt {
-  admitPrompt(input: { sessionId: "ses_example01", messageId: "msg_example01", text: "Hello!" }) {
-    ... on PromptAdmission { outcome input { id state } }
-    ... on Error { message }
   }
 }
 
