@@ -46,7 +46,8 @@ function plain(value: unknown): unknown {
 /** Times inside a payload may be written with another precision than the column keeps. */
 const isTime = (column: string) => column.endsWith('At')
 
-function sameCell(column: string, replayed: unknown, stored: unknown): boolean {
+/** Is the stored cell what the replay gives? */
+export function sameCell(column: string, replayed: unknown, stored: unknown): boolean {
   const a = plain(replayed)
   const b = plain(stored)
   if (isTime(column) && typeof a === 'string' && typeof b === 'string') return Date.parse(a) === Date.parse(b)
@@ -65,7 +66,8 @@ function brief(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 
-async function storedRows(db: Tx, sessionId: string): Promise<Record<RowTable, Row[]>> {
+/** Every projected row of the session, as the tables hold them. */
+export async function storedRows(db: Tx, sessionId: string): Promise<Record<RowTable, Row[]>> {
   const where = { sessionId }
   return {
     Input: await db.input.findMany({ where }),
