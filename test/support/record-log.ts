@@ -1,6 +1,6 @@
 // Records the log of a session in which every event type comes up, with the rows that it gave, as this version makes them. For each release
 // once, on a database of its own that is migrated:
-//   node --import tsx test/support/record-log.ts <url of a database> > test/fixtures/log-<n>.json
+//   node --import tsx test/support/record-log.ts <url of a database> > test/fixtures/log-<n>.json && npx biome format --write test/fixtures
 // What is recorded is never recorded again: log.replay tests hold every later version to it (scenario LOG-11).
 import { migrate } from '../../src/migrate.ts'
 import { randomHistory, tour } from './random-history.ts'
@@ -37,7 +37,7 @@ async function main(url: string): Promise<void> {
     },
   }
   const plain = (_: string, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)
-  process.stdout.write(`${JSON.stringify(recorded, plain, 1)}\n`)
+  process.stdout.write(`${JSON.stringify(recorded, plain, 2)}\n`)
   await here.close()
 }
 
