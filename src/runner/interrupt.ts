@@ -92,13 +92,18 @@ async function interruptUnclaimed(core: Core, sessionId: string, work: Work): Pr
   return outcome.kind === 'appended' ? 'done' : 'again'
 }
 
+/** The entry by which recovery has set this execution aside: its owner was dead or its lease had run out, and nobody else ends it. */
+const openQuarantine = (core: Core, { sessionId, executionId }: ClaimRow) =>
+  core.db.quarantine.findFirst({ where: { sessionId, executionId, kind: 'EXECUTION', resolvedAt: null } })
+
+/** Will its owner not do it any more? One that died is set aside long before its lease runs out (INT-15). */
+const isLapsed = async (core: Core, claim: ClaimRow) => !claim.live || (await openQuarantine(core, claim)) !== null
+
 /** Settles for an owner that is gone; also ends a quarantine of its execution (INT-15, INT-25, INT-30). */
 async function takeOver(core: Core, claim: ClaimRow): Promise<boolean> {
   const { sessionId, executionId, owner, phase, expiresAt } = claim
   const open = await readOpen(core.db, sessionId)
-  const quarantine = await core.db.quarantine.findFirst({
-    where: { sessionId, executionId, kind: 'EXECUTION', resolvedAt: null },
-  })
+  const quarantine = await openQuarantine(core, claim)
   const asked = phase === 'CANCELLING' ? [] : [requested(executionId)]
   const outcome = await core.eventLog.append({
     sessionId,
@@ -108,7 +113,7 @@ async function takeOver(core: Core, claim: ClaimRow): Promise<boolean> {
       ...settleOpen(open, unknown),
       event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
     ],
-    fence: { executionId, owner, phases: [phase], live: false, expired: true, expiresAt },
+    fence: { executionId, owner, phases: [phase], live: false, expired: quarantine === null, expiresAt },
     expectedSeq: open.seq,
     claim: { kind: 'remove' },
   })
@@ -131,11 +136,13 @@ async function untilSettled(
   try {
     for (;;) {
       rung = false
+      // Asked before the row is read: a cleanup that commits in between leaves neither, and has not failed.
+      const isRunHere = core.leases.heldBy(sessionId)?.executionId === executionId
       const claim = await readClaim(core.db, sessionId)
       if (claim?.executionId !== executionId) return 'settled'
-      if (!claim.live) return 'lapsed'
+      if (await isLapsed(core, claim)) return 'lapsed'
       // Our own drain has ended and left the claim: its cleanup could not be written.
-      if (claim.owner === core.owner && core.leases.heldBy(sessionId)?.executionId !== executionId) return 'pending'
+      if (claim.owner === core.owner && !isRunHere) return 'pending'
       const left = deadline - performance.now()
       if (left <= 0) return 'pending'
       if (rung) continue
@@ -200,7 +207,7 @@ export async function interruptSession(
       if (done !== 'again') return answer(sessionId, done === 'done')
       continue
     }
-    if (!claim.live) {
+    if (await isLapsed(core, claim)) {
       if (await takeOver(core, claim)) return answer(sessionId, true)
       continue
     }
