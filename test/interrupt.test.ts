@@ -358,7 +358,9 @@ describe('what waits when an interrupt comes', () => {
     const second = interrupt(core, s)
     await stage.logged(s, 'interrupt.requested', 2)
     expect(await input(since)).toMatchObject({ state: 'PENDING', wakePending: false })
-    const third = interrupt(core, s)
+    // Named, as the cleanup may be over before it looks.
+    const [{ executionId } = { executionId: '' }] = await stage.payloads(s, 'execution.started')
+    const third = interrupt(core, s, executionId)
     cleanup.release()
     expect(await Promise.all([first, second, third])).toMatchObject([done, done, done])
     await core.coordinator.idle()

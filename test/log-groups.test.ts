@@ -73,7 +73,9 @@ async function grouped(requests: AppendRequest[], meanwhile = async () => {}): P
   await Promise.all(first)
   await meanwhile()
   const outcomes = await settled
-  return { sizes: sizes.slice(2), outcomes, committed: committed.filter((id) => !busy.includes(id)) }
+  // The two that took the slots: the second of them may be over only after the group.
+  for (const _ of busy) sizes.splice(sizes.indexOf(1), 1)
+  return { sizes, outcomes, committed: committed.filter((id) => !busy.includes(id)) }
 }
 
 const kinds = ({ outcomes }: Group) =>
