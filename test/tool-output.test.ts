@@ -72,6 +72,8 @@ describe('TOOL-14: an output beyond them keeps head and tail, with a marker that
           expect(bounded).not.toContain('\ufffd')
         },
       ),
+      // Empty last lines: the tail of the lines is empty, and is the tail all the same.
+      { examples: [[`${'word '.repeat(40)}${'\n'.repeat(9)}`, 3, 8]] },
     )
   })
 })

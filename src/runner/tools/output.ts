@@ -44,17 +44,15 @@ function within(text: string, bytes: number, from: 'start' | 'end'): string {
 function gapOf(text: string, linesMax: number, bytesMax: number): { from: number; to: number; marker: string } | null {
   const lines = text.split('\n')
   if (lines.length <= linesMax && bytesOf(text) <= bytesMax) return null
-  let head = text
-  let tail = ''
-  if (lines.length > linesMax) {
-    const half = Math.floor(linesMax / 2)
-    head = lines.slice(0, half).join('\n')
-    tail = lines.slice(-half).join('\n')
-  }
-  if (bytesOf(head) + bytesOf(tail) > bytesMax) {
-    const half = Math.floor(bytesMax / 2)
-    tail = within(tail === '' ? text : tail, half, 'end')
-    head = within(head, half, 'start')
+  const halfOfLines = Math.floor(linesMax / 2)
+  const isLong = lines.length > linesMax
+  // An empty tail of a long text is its last line, not a text that has not been cut yet.
+  let head = isLong ? lines.slice(0, halfOfLines).join('\n') : text
+  let tail = isLong ? lines.slice(-halfOfLines).join('\n') : text
+  if (!isLong || bytesOf(head) + bytesOf(tail) > bytesMax) {
+    const halfOfBytes = Math.floor(bytesMax / 2)
+    head = within(head, halfOfBytes, 'start')
+    tail = within(tail, halfOfBytes, 'end')
   }
   const leftBytes = bytesOf(text) - bytesOf(head) - bytesOf(tail)
   const leftLines = lines.length - head.split('\n').length - tail.split('\n').length
