@@ -34,9 +34,18 @@ export function createDoorbell({ db, url, origin, pollMs, warn }: DoorbellOption
   let closed = false
   let polling = false
 
+  /** One listener that throws keeps no other from hearing, and does not take the process down with a notification. */
+  function tell(heard: () => void) {
+    try {
+      heard()
+    } catch (thrown) {
+      warn?.(asError(thrown), 'doorbell listener')
+    }
+  }
+
   function ring(sessionIds: readonly string[], foreign = false) {
-    for (const id of sessionIds) for (const heard of [...(bySession.get(id) ?? [])]) heard()
-    for (const heard of [...all]) heard([...sessionIds], foreign)
+    for (const id of sessionIds) for (const heard of [...(bySession.get(id) ?? [])]) tell(heard)
+    for (const heard of [...all]) tell(() => heard([...sessionIds], foreign))
   }
 
   async function poll() {
