@@ -9,6 +9,7 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -39,7 +40,7 @@ const pointerName = 'postgres-location'
 export function openDataDir(dataDir: string): string {
   const wanted = resolve(dataDir)
   try {
-    const firstCreated = mkdirSync(wanted, { recursive: true, mode: 0o700 })
+    const firstCreated = makeDirectories(wanted)
     const real = realpathSync(wanted)
     accessSync(real, constants.R_OK | constants.W_OK | constants.X_OK)
     // What root made for the server it must be able to walk through, whatever the umask says; search only, no listing.
@@ -54,6 +55,25 @@ export function openDataDir(dataDir: string): string {
         'Set HOLDFAST_DATA_DIR to a directory that this user may write, or set DATABASE_URL to a PostgreSQL of your own.',
     )
   }
+}
+
+/**
+ * Makes the directory and those above it that are missing, one after the other; returns the first that was made. Node's own recursive
+ * way never returns where a directory cannot be made although its parent is there, as below /proc.
+ */
+function makeDirectories(wanted: string): string | undefined {
+  const missing: string[] = []
+  for (let at = wanted; !existsSync(at); at = dirname(at)) missing.unshift(at)
+  for (const path of missing) {
+    try {
+      mkdirSync(path, { mode: 0o700 })
+    } catch (error) {
+      // Another process that starts at the same time may have been faster.
+      if (codeOf(error) !== 'EEXIST') throw error
+    }
+  }
+  if (!statSync(wanted).isDirectory()) throw Object.assign(new Error('not a directory'), { code: 'ENOTDIR' })
+  return missing[0]
 }
 
 /**
