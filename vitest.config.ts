@@ -9,6 +9,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     // Files wait for the database's disk more than for a processor: with one worker the machine would stand idle.
     maxWorkers: 2,
+    // Tests that race real processes and real disks get a second chance where nobody sits before them; a retry shows in the report.
+    retry: process.env.CI ? 2 : 0,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'vitest'}.json` }]],

@@ -212,8 +212,8 @@ describe('the cleanup', () => {
     clock.mockRestore()
     expect(await stage.claim(s)).toMatchObject({ phase: 'CANCELLING', executionId })
     expect((await stage.types(s)).at(-1)).toBe('interrupt.requested')
-    // Whoever asks again waits for the same cleanup.
-    const again = interrupt(b.core, s)
+    // Whoever asks again waits for the same cleanup; named, as that may be over before it looks.
+    const again = interrupt(b.core, s, executionId)
     cleanup.release()
     expect(await again).toMatchObject(done)
     await a.core.coordinator.idle()
