@@ -2,7 +2,19 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { commitsSince, resetTime, scanned, statusIn } from './support/asking.ts'
 import { eventually, type TestCore } from './support/core.ts'
-import { cut, errorBody, finish, finishing, reply, type Step, status, text, toolCall } from './support/provider.ts'
+import {
+  cut,
+  errorBody,
+  finish,
+  finishing,
+  gate,
+  reply,
+  type Step,
+  status,
+  text,
+  toolCall,
+  wait,
+} from './support/provider.ts'
 import { instant, prompt, spoken, useStage } from './support/stage.ts'
 
 const stage = useStage()
@@ -62,7 +74,12 @@ describe('a process that dies in a back-off', () => {
   })
 
   it('RETRY-12: after output, which is kept: the step has its end already, and the new execution goes on from it', async () => {
-    const { s, commits } = await diesInBackOff({}, ...text('half'), ...cut())
+    const { promise: shown, open } = gate()
+    const begun = () => stage.db.event.count({ where: { type: 'text.started' } })
+    const before = await begun()
+    const opened = eventually('the text', async () => (await begun()) > before).then(open)
+    const { s, commits } = await diesInBackOff({}, ...text('half'), ...wait(shown), ...cut())
+    await opened
     expect(await running(s)).toBe(0)
     const b = await stage.start()
     stage.provider.script(reply(text('whole'), finish()))
@@ -77,7 +94,19 @@ describe('a process that dies in a back-off', () => {
   it('RETRY-12: behind tools that had settled: none of them runs again, and their results go along', async () => {
     const look = instant('look', () => 'seen')
     const tools = [look.tool]
-    const { s } = await diesInBackOff({ tools }, ...toolCall('look', {}), ...finishing('tool_calls'), ...cut())
+    // The stream breaks once the result is durable: a broken connection may take along what had arrived and was not read yet.
+    const { promise: settled, open } = gate()
+    const results = () => stage.db.event.count({ where: { type: 'tool.succeeded' } })
+    const before = await results()
+    const opened = eventually('the result', async () => (await results()) > before).then(open)
+    const { s } = await diesInBackOff(
+      { tools },
+      ...toolCall('look', {}),
+      ...finishing('tool_calls'),
+      ...wait(settled),
+      ...cut(),
+    )
+    await opened
     const b = await stage.start({ tools })
     stage.provider.script(reply(text('whole'), finish()))
     await scanned(stage, b)

@@ -20,6 +20,8 @@ it('TOOL-20, TOOL-18: after a death the started tool ends OUTCOME_UNKNOWN, the o
   await prompt(dying, s, 'go')
   await a1.run()
   await stage.logged(s, 'interaction.requested')
+  // The text is still open; what a death keeps of it is what has been written.
+  await dying.live.flush()
   const dead = kill()
   // The tool outlives its process here; in this process its step waits for it no longer than the grace.
   await stage.clock.armed(5000)
