@@ -207,7 +207,9 @@ describe('the cleanup', () => {
     await eventually('some looks', async () => b.core.doorbell.listeners() > 0)
     expect(answer).toBeNull()
     clock.mockImplementation(() => real() + interruptDeadlineMs)
+    const since = real()
     await answered
+    expect(real() - since).toBeLessThan(4000)
     expect(answer).toMatchObject({ type: 'InterruptPendingError', sessionId: s, executionId })
     clock.mockRestore()
     expect(await stage.claim(s)).toMatchObject({ phase: 'CANCELLING', executionId })

@@ -54,6 +54,41 @@ it('INT-04: asked of another node: the owner hears of it by the doorbell alone, 
   expect(await stage.types(s)).toEqual(types)
 })
 
+it('INT-01, INT-08: a cleanup that commits while the one who waits for it looks at the claim is not taken for a failed one', async () => {
+  const { core } = await stage.start()
+  const s = await stage.session()
+  stage.provider.script(reply(text('x'), hang()))
+  await prompt(core, s)
+  await stage.logged(s, 'text.started')
+  const cleanup = holdAppend(core, hasEvent('step.interrupted'))
+  // The look that has seen the claim in phase CANCELLING, and is told so when everything is over.
+  const seen = gate()
+  const told = gate()
+  const { db } = core
+  core.db = new Proxy(db, {
+    get(target, name) {
+      const value = Reflect.get(target, name)
+      if (name !== '$queryRaw') return value
+      return async (...query: Parameters<typeof db.$queryRaw>) => {
+        const rows = (await db.$queryRaw(...query)) as { phase?: string; live?: boolean }[]
+        if (rows[0]?.phase === 'CANCELLING' && rows[0].live !== undefined) {
+          seen.open()
+          await told.promise
+        }
+        return rows
+      }
+    },
+  })
+  const interrupted = interrupt(core, s)
+  await cleanup.held
+  await seen.promise
+  cleanup.release()
+  await core.coordinator.idle()
+  expect(await stage.claim(s)).toBeNull()
+  told.open()
+  expect(await interrupted).toMatchObject(done)
+})
+
 it('INT-07: the provider has failed and a tool still runs: ToolFailed, then StepInterrupted as the only terminal of the step', async () => {
   const work = probe('work')
   const { core } = await stage.start({ tools: [work.tool] })

@@ -34,6 +34,8 @@ interface Raw {
   closed: Promise<{ code: number; reason: string }>
 }
 
+const soon = <T>(look: () => T) => vi.waitFor(look, { timeout: 10_000 })
+
 const opened: WebSocket[] = []
 async function open(protocol: string | string[] = 'graphql-transport-ws'): Promise<Raw> {
   const socket = new WebSocket(served.endpoint.replace('http', 'ws'), protocol)
@@ -54,14 +56,11 @@ async function open(protocol: string | string[] = 'graphql-transport-ws'): Promi
     closed,
     send: (message) => socket.send(typeof message === 'string' ? message : JSON.stringify(message)),
     got: (type, id, n = 1) =>
-      vi.waitFor(
-        () => {
-          const found = received.filter((each) => each.type === type && (id === undefined || each.id === id))[n - 1]
-          if (found === undefined) throw new Error(`no ${type} ${n} in ${JSON.stringify(received)}`)
-          return found
-        },
-        { timeout: 10_000 },
-      ),
+      soon(() => {
+        const found = received.filter((each) => each.type === type && (id === undefined || each.id === id))[n - 1]
+        if (found === undefined) throw new Error(`no ${type} ${n} in ${JSON.stringify(received)}`)
+        return found
+      }),
   }
 }
 
@@ -79,7 +78,7 @@ const listeners = () => served.core.doorbell.listeners()
 
 beforeEach(async () => {
   for (const socket of opened.splice(0)) socket.terminate()
-  await vi.waitFor(() => expect(listeners()).toBe(0))
+  await soon(() => expect(listeners()).toBe(0))
 })
 
 describe('a client that keeps the protocol', () => {
@@ -87,7 +86,7 @@ describe('a client that keeps the protocol', () => {
     const raw = await connected()
     expect(raw.socket.protocol).toBe('graphql-transport-ws')
     subscribe(raw, 'one')
-    await vi.waitFor(() => expect(raw.received.at(-1)?.payload?.data?.sessionEvents.__typename).toBe('LogSynced'))
+    await soon(() => expect(raw.received.at(-1)?.payload?.data?.sessionEvents.__typename).toBe('LogSynced'))
     expect(raw.received[1]).toEqual({
       type: 'next',
       id: 'one',
@@ -95,7 +94,7 @@ describe('a client that keeps the protocol', () => {
     })
     const count = raw.received.length
     await titled('live')
-    await vi.waitFor(() => expect(raw.received).toHaveLength(count + 1))
+    await soon(() => expect(raw.received).toHaveLength(count + 1))
     expect(raw.received.at(-1)).toMatchObject({
       id: 'one',
       payload: { data: { sessionEvents: { __typename: 'SessionUpdated' } } },
@@ -121,7 +120,7 @@ describe('a client that keeps the protocol', () => {
     subscribe(raw, 'a')
     subscribe(raw, 'b')
     const synced = (id: string, from = 0) =>
-      vi.waitFor(() =>
+      soon(() =>
         expect(
           raw.received
             .slice(from)
@@ -132,10 +131,10 @@ describe('a client that keeps the protocol', () => {
     await synced('b')
     expect(listeners()).toBe(2)
     raw.send({ type: 'complete', id: 'a' })
-    await vi.waitFor(() => expect(listeners()).toBe(1))
+    await soon(() => expect(listeners()).toBe(1))
     const count = raw.received.length
     await titled('for b alone')
-    await vi.waitFor(() => expect(raw.received.length).toBeGreaterThan(count))
+    await soon(() => expect(raw.received.length).toBeGreaterThan(count))
     expect(raw.received.slice(count).map(({ id }) => id)).toEqual(['b'])
     // A complete of what is not there is no fault.
     raw.send({ type: 'complete', id: 'nobody' })
@@ -144,7 +143,7 @@ describe('a client that keeps the protocol', () => {
     expect(raw.socket.readyState).toBe(WebSocket.OPEN)
     raw.socket.close(1000)
     expect((await raw.closed).code).toBe(1000)
-    await vi.waitFor(() => expect(listeners()).toBe(0))
+    await soon(() => expect(listeners()).toBe(0))
   })
 
   it('STREAM-20: a query ends with one next and complete; one that does not parse or validate with error, and the socket goes on', async () => {
@@ -194,10 +193,10 @@ describe('a client that breaks the protocol', () => {
       const closed = await raw.closed
       expect(closed.code).toBe(code)
       expect(closed.reason.length).toBeGreaterThan(0)
-      await vi.waitFor(() => expect(listeners()).toBe(1))
+      await soon(() => expect(listeners()).toBe(1))
       const count = witness.received.length
       await titled(`after ${code}`)
-      await vi.waitFor(() =>
+      await soon(() =>
         expect(witness.received.slice(count).map((m) => m.payload?.data?.sessionEvents.__typename)).toContain(
           'SessionUpdated',
         ),
@@ -217,8 +216,8 @@ describe('a client that breaks the protocol', () => {
     const raw = await connected()
     subscribe(raw, '1')
     await raw.got('next', '1')
-    await vi.waitFor(() => expect(listeners()).toBe(1))
+    await soon(() => expect(listeners()).toBe(1))
     raw.socket.terminate()
-    await vi.waitFor(() => expect(listeners()).toBe(0))
+    await soon(() => expect(listeners()).toBe(0))
   })
 })
