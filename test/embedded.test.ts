@@ -26,7 +26,14 @@ import { locate, openDataDir } from '../src/embedded/place.ts'
 import { removeForeignPidFile } from '../src/embedded/postmaster.ts'
 import { isAlive, processesIn } from '../src/embedded/process-table.ts'
 import { startEmbedded } from '../src/embedded/server.ts'
-import { type Holder, openDirectory, serverPid, startHolder, sweep, until } from './support/embedded-processes.ts'
+import {
+  type Holder,
+  openDirectory as makeDirectory,
+  serverPid,
+  startHolder,
+  sweep,
+  until,
+} from './support/embedded-processes.ts'
 
 const isRoot = process.getuid?.() === 0
 const isLinux = process.platform === 'linux'
@@ -37,6 +44,14 @@ const daemon = { uid: 1, gid: 1 }
 
 // Dozens of real process starts: on a busy machine a first start takes ten seconds instead of one and a half.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 })
+
+/** Every directory of this file: other files start servers too, at the same time. */
+const opened: string[] = []
+function openDirectory(): string {
+  const dir = makeDirectory()
+  opened.push(dir)
+  return dir
+}
 
 const homes: string[] = []
 function home(name = 'data'): string {
@@ -53,6 +68,7 @@ async function usedHome(): Promise<string> {
   return dir
 }
 const usedBefore = join(mkdtempSync(join(tmpdir(), 'holdfast-embedded-')), 'data')
+opened.push(dirname(usedBefore))
 chmodSync(dirname(usedBefore), 0o755)
 
 afterEach(() => sweep(homes.splice(0)))
@@ -62,7 +78,9 @@ afterAll(() => {
   if (!isLinux) return
   const left = readdirSync('/proc').filter((entry) => {
     try {
-      return /^\d+$/.test(entry) && /holdfast-embedded-/.test(readFileSync(`/proc/${entry}/cmdline`, 'utf8'))
+      if (!/^\d+$/.test(entry)) return false
+      const command = readFileSync(`/proc/${entry}/cmdline`, 'utf8')
+      return opened.some((dir) => command.includes(dir))
     } catch {
       return false
     }
