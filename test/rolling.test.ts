@@ -105,9 +105,9 @@ it('OPS-05: a rolling restart of two nodes during 20 runs: each prompt is answer
     prompts.set(m, s)
     await acknowledged(admit, { s, m, t: words }, at)
   }
-  // Ten runs end within the grace of the node that leaves, ten are in the middle of something.
+  // Ten short runs, and ten that would take most of a minute: those are in the middle of something when their node leaves.
   const words = (n: number) =>
-    n % 2 === 0 ? '/length 20' : '/slow 400 One two three four five six seven eight nine ten'
+    n % 2 === 0 ? '/length 20' : '/slow 2000 One two three four five six seven eight nine ten'
   await Promise.all(
     sessions.map(async (s, n) => {
       await acknowledged(create, { s }, n)
