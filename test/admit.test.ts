@@ -251,7 +251,8 @@ it('ADM-15: ids of another form are refused by their rule; every id that the ser
   const a = await stage.start()
   stage.provider.script(hello)
   const sessionId = await newSession(a)
-  const long = `${process.pid}_${'x'.repeat(64)}`
+  // New with each try, from its first characters on.
+  const long = `${Math.random().toString(36).slice(2, 10).padEnd(8, '0')}_${'x'.repeat(64)}`
   const wrong = ['abcdefgh', `msg-${long.slice(0, 8)}`, 'msg_1234567', `msg_${long.slice(0, 65)}`, 'msg_has.a.dot1']
   for (const messageId of [...wrong, 'msg_has a blank', 'msg_ümlaut-text', 'MSG_12345678', 'msg_12345678\n']) {
     const answer = await sent(a, { sessionId, messageId, text: 'A' })
