@@ -2,6 +2,7 @@
 
 import type { Tx } from '../db.ts'
 import type { InteractionState, JsonValue, StepError } from '../events.ts'
+import { declinedError } from './settle-open.ts'
 
 export interface Asked {
   id: string
@@ -31,7 +32,7 @@ export async function readAsked(
 }
 
 /** What the model is told of a call that a person did not let run. */
-export function decidedError({ state, feedback }: Pick<Asked, 'state' | 'feedback'>): StepError {
-  if (state === 'EXPIRED') return { code: 'EXPIRED', message: 'nobody decided in time, so it was not run' }
-  return { code: 'DECLINED', message: feedback ? `declined by the user: ${feedback}` : 'declined by the user' }
+export function decidedError(asked: Pick<Asked, 'state' | 'feedback'>): StepError {
+  if (asked.state === 'EXPIRED') return { code: 'EXPIRED', message: 'nobody decided in time, so it was not run' }
+  return declinedError(asked)
 }

@@ -88,9 +88,9 @@ export const failTools = (open: OpenRows, errorOf: (tool: OpenTool) => StepError
   )
 
 /** A declined tool says so, with the person's words if there are any. */
-export const declinedError = (tool: OpenTool): StepError => ({
+export const declinedError = ({ feedback }: { feedback: string | null }): StepError => ({
   code: 'DECLINED',
-  message: tool.feedback ? `declined by the user: ${tool.feedback}` : 'declined by the user',
+  message: feedback ? `declined by the user: ${feedback}` : 'declined by the user',
 })
 
 /** Fails a compaction that has no end. */
