@@ -38,7 +38,8 @@ export class FoldError extends Error {
   override name = 'FoldError'
 }
 
-const keyColumns: Record<RowTable, readonly string[]> = {
+/** What tells the rows of one session apart, table by table. */
+export const keyColumns: Record<RowTable, readonly string[]> = {
   Input: ['id'],
   Message: ['id'],
   Part: ['messageId', 'index'],

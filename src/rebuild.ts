@@ -2,7 +2,7 @@
 // gives, row by row, and what was different is reported. Claims and live chunks are operational and stay as they are; no wake is rung.
 
 import type { Db, Tx } from './db.ts'
-import { keyOf } from './fold.ts'
+import { keyColumns, keyOf } from './fold.ts'
 import { Prisma } from './generated/prisma/client.ts'
 import type { Row, RowTable } from './project.ts'
 import { replaySession, sameCell, storedRows, type Verification, verifyIn } from './verify.ts'
@@ -32,16 +32,6 @@ function bound(table: RowTable | 'Session', column: string, value: unknown): Pri
 }
 
 const name = (identifier: string) => Prisma.raw(`"${identifier}"`)
-
-const keyColumns: Record<RowTable, readonly string[]> = {
-  Input: ['id'],
-  Message: ['id'],
-  Part: ['messageId', 'index'],
-  ToolCall: ['messageId', 'callId'],
-  Interaction: ['id'],
-  Recovery: ['id'],
-  Quarantine: ['id'],
-}
 
 const whereKey = (table: RowTable, sessionId: string, row: Row) =>
   Prisma.join(

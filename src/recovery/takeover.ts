@@ -9,12 +9,12 @@ import { continuationIdOf, newQuarantineId } from '../ids.ts'
 import type { Core } from '../runner/core.ts'
 import {
   cancelInteractions,
-  declinedError,
   endParts,
   failCompaction,
   failTools,
   type OpenRows,
   type OpenTool,
+  unlessDeclined,
 } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
 import { type Decision, outcomeUnknown, parkReason, resolve } from './resolution.ts'
@@ -36,9 +36,8 @@ export type Taken = 'recovered' | 'parked' | 'cleared' | 'removed' | 'quarantine
 const decideAgainMax = 20
 
 /** Why a tool of a cut-off step has no result: each says whether it can have done anything. */
-export function toolErrorOf(tool: OpenTool): StepError {
+function cutOffError(tool: OpenTool): StepError {
   if (tool.started) return { code: 'OUTCOME_UNKNOWN', message: 'cut off while it ran; what it did is not known' }
-  if (tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED') return declinedError(tool)
   if (tool.interactionState === 'EXPIRED') return { code: 'EXPIRED', message: 'nobody answered in time; it never ran' }
   return { code: 'NOT_STARTED', message: 'the step was cut off before this tool was started; it never ran' }
 }
@@ -49,7 +48,7 @@ export function settleAll(open: OpenRows, step: { event: NewEvent } | null, text
   return [
     ...endParts(open, live),
     ...cancelInteractions(open),
-    ...failTools(open, toolErrorOf),
+    ...failTools(open, (tool) => unlessDeclined(tool, cutOffError(tool))),
     ...failCompaction(open, outcomeUnknown),
     ...(step === null ? [] : [step.event]),
   ]

@@ -4,17 +4,13 @@
 import { event, noUsage, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import type { Hold } from './hold.ts'
-import {
-  cancelInteractions,
-  declinedError,
-  endParts,
-  failCompaction,
-  failTools,
-  type OpenTool,
-  readOpen,
-} from './settle-open.ts'
+import { cancelInteractions, endParts, failCompaction, failTools, readOpen, unlessDeclined } from './settle-open.ts'
 
 const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
+const stillRuns: StepError = {
+  code: 'OUTCOME_UNKNOWN',
+  message: 'interrupted, but the tool did not stop; what it did is not known',
+}
 const decideAgainMax = 20
 
 /** Settles an interrupted execution. `ignoring`: calls whose tools did not stop within the grace. Throws if it cannot be written. */
@@ -23,17 +19,12 @@ export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<stri
   hold.closing = true
   for (let look = 0; look < decideAgainMax; look++) {
     const open = await readOpen(core.db, sessionId)
-    const errorOf = (tool: OpenTool): StepError => {
-      if (tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED') return declinedError(tool)
-      if (!ignoring.has(tool.callId)) return aborted
-      return { code: 'OUTCOME_UNKNOWN', message: 'interrupted, but the tool did not stop; what it did is not known' }
-    }
     const outcome = await core.eventLog.append({
       sessionId,
       events: [
         ...endParts(open, core.live.partsOf(sessionId)),
         ...cancelInteractions(open),
-        ...failTools(open, errorOf),
+        ...failTools(open, (tool) => unlessDeclined(tool, ignoring.has(tool.callId) ? stillRuns : aborted)),
         ...failCompaction(open, aborted),
         ...(open.step === null
           ? []

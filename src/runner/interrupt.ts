@@ -15,12 +15,12 @@ import { isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
 import {
   cancelInteractions,
-  declinedError,
   endParts,
   failCompaction,
   failTools,
   type OpenRows,
   readOpen,
+  unlessDeclined,
 } from './settle-open.ts'
 
 /** How long the mutation waits for the owner's cleanup. */
@@ -61,15 +61,11 @@ async function wasInterrupted(db: Tx, sessionId: string, executionId: string): P
 
 /** Ends everything that is open. Of a started tool nobody knows what it did, unless its owner is there to say that it stopped. */
 function settleOpen(open: OpenRows, startedError: StepError): NewEvent[] {
-  const errorOf = (tool: OpenRows['tools'][number]): StepError => {
-    if (tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED') return declinedError(tool)
-    return tool.started ? startedError : aborted
-  }
   const step = open.step
   return [
     ...endParts(open),
     ...cancelInteractions(open),
-    ...failTools(open, errorOf),
+    ...failTools(open, (tool) => unlessDeclined(tool, tool.started ? startedError : aborted)),
     ...failCompaction(open, aborted),
     ...(step === null
       ? []

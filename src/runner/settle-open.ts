@@ -93,6 +93,10 @@ export const declinedError = ({ feedback }: { feedback: string | null }): StepEr
   message: feedback ? `declined by the user: ${feedback}` : 'declined by the user',
 })
 
+/** What an open tool fails with: one that a person declined, or whose question was dismissed, says so and nothing else. */
+export const unlessDeclined = (tool: OpenTool, otherwise: StepError): StepError =>
+  tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED' ? declinedError(tool) : otherwise
+
 /** Fails a compaction that has no end. */
 export const failCompaction = (open: OpenRows, error: StepError): NewEvent[] =>
   open.compaction === null
