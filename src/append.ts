@@ -154,12 +154,14 @@ export function groupParameter(group: readonly PreparedAppend[], origin: string,
   const ended = group.flatMap(({ folded }, m) =>
     folded.ended.map(({ messageId, index }) => ({ m, message: messageId, index })),
   )
+  const continued = group.flatMap(({ folded }, m) => folded.continued.map((message) => ({ m, message })))
   return JSON.stringify({
     members: group.map(memberOf),
     rounds: mergeRounds(group),
     origin,
     wait,
     ...(creates.length > 0 ? { SessionIns: creates } : {}),
+    ...(continued.length > 0 ? { continued } : {}),
     ...(ended.length > 0 ? { ended } : {}),
   })
 }

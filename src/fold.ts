@@ -27,6 +27,8 @@ export interface Folded {
   sessionSet: Row
   sessionAdd: Partial<Record<SessionCounter, number>>
   rounds: Round[]
+  /** Steps that get a part or a tool call and began in an earlier append: each must still run. */
+  continued: string[]
   /** Parts whose live text ends with this append; index null: all of the message. */
   ended: { messageId: string; index: number | null }[]
   /** Ids that enter the tables with this append and must be new among all inputs and messages. */
@@ -78,6 +80,29 @@ const emptyRound = (): Round => ({ each: [], insert: new Map(), update: new Map(
 const touched = (round: Round, table: RowTable) =>
   round.insert.has(table) || round.update.has(table) || round.each.some((sweep) => sweep.table === table)
 
+/** Rows that belong to a step and may enter only while it runs. */
+const hangsOn = (table: RowTable) => table === 'Part' || table === 'ToolCall'
+
+/** The same append has ended the step already: what the database holds of it cannot tell. */
+function refuseBehindEnd(rounds: Round[], table: RowTable, row: Row): void {
+  const key = keyOf('Message', { id: row.messageId })
+  for (const { insert, update } of rounds) {
+    const step = update.get('Message')?.get(key)?.set ?? insert.get('Message')?.get(key)
+    if (step !== undefined && !isOpen('Message', step)) throw new FoldError(`${table} enters a settled step`)
+  }
+}
+
+/** Steps that rows of this append enter, but for those that begin in it. */
+function continuedSteps(rounds: Round[]): string[] {
+  const begun = new Set(rounds.flatMap(({ insert }) => [...(insert.get('Message')?.keys() ?? [])]))
+  const entered = rounds.flatMap(({ insert }) =>
+    (['Part', 'ToolCall'] as const).flatMap((table) =>
+      [...(insert.get(table)?.values() ?? [])].map(({ messageId }) => String(messageId)),
+    ),
+  )
+  return [...new Set(entered)].filter((id) => !begun.has(id))
+}
+
 function addTo(rounds: Round[], change: Extract<Change, { op: 'insert' | 'update' | 'each' }>): void {
   let round = rounds.at(-1)
   if (round === undefined || (change.op === 'each' && touched(round, change.table))) {
@@ -89,6 +114,7 @@ function addTo(rounds: Round[], change: Extract<Change, { op: 'insert' | 'update
     return
   }
   const key = keyOf(change.table, change.op === 'insert' ? change.row : change.key)
+  if (change.op === 'insert' && hangsOn(change.table)) refuseBehindEnd(rounds, change.table, change.row)
   const inserts = round.insert.get(change.table)
   const inserted = inserts?.get(key)
   if (change.op === 'insert') {
@@ -156,7 +182,15 @@ function newIdsOf(event: NewEvent): string[] {
 
 /** The rounds of one append, with placeholders for its time and sequence numbers. Throws FoldError. */
 export function fold(sessionId: string, events: readonly NewEvent[]): Folded {
-  const folded: Folded = { create: null, sessionSet: {}, sessionAdd: {}, rounds: [], ended: [], newIds: [] }
+  const folded: Folded = {
+    create: null,
+    sessionSet: {},
+    sessionAdd: {},
+    rounds: [],
+    continued: [],
+    ended: [],
+    newIds: [],
+  }
   events.forEach((event, ordinal) => {
     folded.ended.push(...endedBy(event))
     folded.newIds.push(...newIdsOf(event))
@@ -166,5 +200,6 @@ export function fold(sessionId: string, events: readonly NewEvent[]): Folded {
       else addTo(folded.rounds, change)
     }
   })
+  folded.continued = continuedSteps(folded.rounds)
   return folded
 }

@@ -57,12 +57,14 @@ export interface LiveTextOptions {
   /** The longest time that text stays unwritten, in ms. */
   flushMs?: number
   warn?: (error: Error, what: string) => void
+  /** Text of these executions was refused: their claims do not let them write, so each owner has to look. */
+  refused?: (of: readonly { sessionId: string; executionId: string }[]) => void
 }
 
 /** Parts whose chunks go into one statement. */
 const flushPartsMax = 2000
 
-export function createLiveText({ db, owner, flushMs = 100, warn }: LiveTextOptions): LiveText {
+export function createLiveText({ db, owner, flushMs = 100, warn, refused }: LiveTextOptions): LiveText {
   const parts = new Map<string, Map<string, Buffered>>()
   const heards = new Map<string, Set<(note: ToolProgressNote | null) => void>>()
   let timer: NodeJS.Timeout | undefined
@@ -70,6 +72,7 @@ export function createLiveText({ db, owner, flushMs = 100, warn }: LiveTextOptio
   let closed = false
 
   const keyOf = (messageId: string, index: number) => `${messageId}/${index}`
+  const isOpen = (part: Buffered) => parts.get(part.sessionId)?.get(keyOf(part.messageId, part.index)) === part
   const tell = (sessionId: string, note: ToolProgressNote | null) => {
     for (const moved of [...(heards.get(sessionId) ?? [])]) moved(note)
   }
@@ -115,6 +118,9 @@ export function createLiveText({ db, owner, flushMs = 100, warn }: LiveTextOptio
         const { part, from, text } = batch[n]!
         part.written = from + text.length
       }
+      // One that has ended here meanwhile is nobody's loss.
+      const denied = batch.filter(({ part, from }) => part.written === from && isOpen(part)).map(({ part }) => part)
+      if (denied.length > 0) refused?.([...new Map(denied.map((part) => [part.executionId, part])).values()])
     } catch (thrown) {
       // Chunks are a courtesy to other processes; the part's end event carries the whole text.
       if (!closed) warn?.(asError(thrown), 'chunk flush')

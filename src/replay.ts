@@ -42,6 +42,11 @@ function apply(state: Replayed, event: StoredEvent, change: Change): void {
   const row = rows.get(key)
   if (change.op === 'insert') {
     if (row !== undefined) refuse(event, `${change.table} exists already`)
+    if (change.table === 'Part' || change.table === 'ToolCall') {
+      const step = state.tables.Message.get(keyOf('Message', { id: change.row.messageId }))
+      if (step?.kind !== 'ASSISTANT' || !isOpen('Message', step))
+        refuse(event, `the step of the ${change.table} is not running`)
+    }
     rows.set(key, { ...change.row })
     return
   }

@@ -7,7 +7,7 @@ import { emptyReplay, replayEvent } from '../src/replay.ts'
 import { type Beside, beside } from './support/beside.ts'
 import { inconsistencies } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
-import { admitted, created } from './support/story.ts'
+import { admitted, created, step as wholeStep } from './support/story.ts'
 import { newSessionId, runningStep, type StreamProcess, streamProcess, titled } from './support/stream-process.ts'
 
 // One append: what it writes in its commit, and what it refuses (design section 3). Nothing runs.
@@ -411,6 +411,47 @@ describe('what an append refuses, whole', () => {
     expect(await here.db.message.findUnique({ where: { id: m } })).toMatchObject({ status: 'RUNNING' })
     await step.append(event('tool.succeeded', { messageId: m, callId: 'c', output: 1 }), ...ends())
     expect(await here.db.toolCall.count({ where: { sessionId, settledAt: null } })).toBe(0)
+  })
+
+  it('LOG-15: nothing enters a step that has ended, in a later append or behind its end in the same one', async () => {
+    const step = await runningStep(here)
+    const { sessionId, messageId: m } = step
+    const end = event('step.ended', { messageId: m, finish: 'stop', usage: noUsage, continues: false })
+    const call = { messageId: m, index: 1, callId: 'c', name: 't' }
+    const failed = event('tool.failed', { messageId: m, callId: 'c', error: { code: 'TOOL_ERROR', message: 'x' } })
+    const entering: NewEvent[][] = [
+      [event('text.started', { messageId: m, index: 1 })],
+      [event('reasoning.started', { messageId: m, index: 1 })],
+      [event('text.started', { messageId: m, index: 1 }), event('text.ended', { messageId: m, index: 1, text: 'x' })],
+      [event('tool.input_started', call)],
+      [event('tool.input_started', call), event('tool.called', { ...call, toolInput: {} }), failed],
+    ]
+    for (const late of entering)
+      await expect(append(sessionId, [end, ...late])).rejects.toMatchObject({ sqlState: 'HF001' })
+    // In front of its end they go along, and a step may have all of its life in one append.
+    const whole = newMessageId()
+    await step.append(
+      event('text.started', { messageId: m, index: 0 }),
+      event('text.ended', { messageId: m, index: 0, text: 'x' }),
+      end,
+    )
+    await step.append(...wholeStep(whole, 'all at once'))
+    const before = await everything(sessionId)
+    const refused = { sqlState: 'HF001', constraint: 'step_running' }
+    for (const late of entering) await expect(append(sessionId, late)).rejects.toMatchObject(refused)
+    // Nor a message that is no step.
+    const { id: prompt } = await here.db.message.findFirstOrThrow({ where: { sessionId, kind: 'USER' } })
+    await expect(append(sessionId, [event('text.started', { messageId: prompt, index: 0 })])).rejects.toMatchObject(
+      refused,
+    )
+    expect(await everything(sessionId)).toEqual(before)
+    // A log that says otherwise is not taken by a replay.
+    const state = emptyReplay()
+    const stored = await here.eventLog.read(sessionId, 0, 100)
+    for (const one of stored) replayEvent(state, one)
+    const { seq, ...place } = stored.at(-1)!
+    for (const [late] of entering)
+      expect(() => replayEvent(state, { ...place, ...late!, seq: seq + 1 })).toThrow(/is not running/)
   })
 })
 

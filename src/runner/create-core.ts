@@ -36,8 +36,24 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
   const db = connect(url, config.dbPool)
   const warn = (error: Error, what: string) => log.warn({ err: error }, what)
   const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
-  const live = createLiveText({ db, owner, warn })
+  const live = createLiveText({
+    db,
+    owner,
+    warn,
+    // A stale owner learns it from its own text, before its next event or renewal.
+    refused(ones) {
+      for (const { sessionId, executionId } of ones) {
+        metrics.refusedStaleWrites.inc({ what: 'chunk' })
+        lookAtHold(sessionId, executionId)
+      }
+    },
+  })
   const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics, alive })
+  function lookAtHold(sessionId: string, executionId?: string) {
+    const hold = leases.heldBy(sessionId)
+    if (hold === undefined || (executionId !== undefined && hold.executionId !== executionId)) return
+    leases.examine(hold).catch((thrown: Error) => warn(thrown, 'claim'))
+  }
   const eventLog = createEventLog({
     db,
     doorbell,
@@ -72,10 +88,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
   // An interrupt that another process committed: its owner looks at once, its next fence or renewal is the latest (INT-04, INT-05).
   const stopHearing = doorbell.listenAll((sessionIds, foreign) => {
     if (!foreign) return
-    for (const sessionId of sessionIds) {
-      const hold = leases.heldBy(sessionId)
-      if (hold !== undefined) leases.examine(hold).catch((thrown: Error) => warn(thrown, 'claim'))
-    }
+    for (const sessionId of sessionIds) lookAtHold(sessionId)
   })
   return {
     core,

@@ -294,6 +294,8 @@ CREATE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ S
 --                  c: claim move, acquire|move|remove; co: owner, ct: phase, cm: message id, ck: change the message id, cl: lease in ms }
 --   p.rounds[]   projected changes in order; within one round a row is touched once:
 --                  eachInput, eachRecovery, eachInteraction (all live rows of a session), <Table>Ins, <Table>Upd
+--   p.continued  [{ m, message }] steps of earlier appends that get a part or a tool call: each must still run
+--   p.ended      [{ m, message, index }] whose live text goes
 --   p.wait       wait for locked sessions instead of passing over them (a lone append)
 --   p.origin     who rings the doorbell
 --
@@ -428,6 +430,16 @@ BEGIN
     IF v_expected <> v_count THEN
       RAISE EXCEPTION 'a claim moved under its fence' USING ERRCODE = 'HF003';
     END IF;
+  END IF;
+
+  -- No part and no tool call enters a settled step. Asked before the rounds: the same append may end the step afterwards. A step that
+  -- is not there at all fails its reference.
+  IF p ? 'continued' AND EXISTS (
+    SELECT 1 FROM (SELECT o.s, c.message FROM jsonb_to_recordset(p->'continued') AS c(m int, message text)
+                     JOIN unnest(v_i, v_s) AS o(i, s) ON o.i = c.m OFFSET 0) u
+     CROSS JOIN LATERAL (SELECT t.kind, t.status FROM "Message" t WHERE t."sessionId" = u.s AND t.id = u.message OFFSET 0) t
+     WHERE t.kind <> 'ASSISTANT' OR t.status <> 'RUNNING') THEN
+    RAISE EXCEPTION 'a part or a tool call cannot enter a step that does not run' USING ERRCODE = 'HF001', CONSTRAINT = 'step_running';
   END IF;
 
   FOR v_round IN SELECT value FROM jsonb_array_elements(COALESCE(p->'rounds', '[]')) LOOP
