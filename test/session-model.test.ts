@@ -1,12 +1,15 @@
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
+import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ToolDefinition } from '../src/config.ts'
 import { event } from '../src/events.ts'
 import { admitPrompt } from '../src/runner/admit.ts'
-import { decideApproval } from '../src/runner/decide.ts'
+import { answerQuestion, decideApproval, dismissQuestion } from '../src/runner/decide.ts'
 import { interruptSession } from '../src/runner/interrupt.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
 import { resumeSession } from '../src/runner/resume.ts'
+import { builtinTools } from '../src/runner/tools/builtin.ts'
 import { verifySession } from '../src/verify.ts'
 import { type TestClock, testClock } from './support/clock.ts'
 import { startCore, type TestCore } from './support/core.ts'
@@ -34,6 +37,7 @@ interface Lane {
 }
 
 let database: TestDatabase
+let pool: Pool
 const all: Lane[] = []
 let made = 0
 
@@ -54,52 +58,51 @@ async function openLane(url: string): Promise<Lane> {
       { name: 'free', description: 'runs at once', inputSchema, execute: count },
       { name: 'asks', description: 'asks first', inputSchema, needsApproval: true, execute: count },
     ],
-    config: { model: 'own/gated', pollMs: 200, stepLimit: 1000, idleMs: 2 ** 30 },
+    config: { model: 'own/gated', tools: builtinTools, pollMs: 200, stepLimit: 1000, idleMs: 2 ** 30 },
   })
   return { started, clock, gate, toolRuns }
 }
 
 beforeAll(async () => {
   database = await createTestDatabase()
+  pool = new Pool({ connectionString: database.url, max: lanes })
   for (let n = 0; n < lanes; n++) all.push(await openLane(database.url))
 })
 afterAll(async () => {
   await Promise.all(all.map(({ started }) => started.kill()))
+  await pool.end()
   await database.drop()
 })
 
 const core = (real: Real) => real.lane.started.core
 
-/** What the model and the session must agree on. */
+/** What the model and the session must agree on: what this process can see without asking, and what the tables hold. */
 function predicted(model: pure.SessionModel) {
-  return {
+  const shown = { requests: model.requests, isAsking: model.run === 'asking', toolRuns: model.toolRuns }
+  const stored = {
     inputs: model.inputs.map(({ id, delivery, state, armed }) => ({ id, delivery, state, armed })),
-    requests: model.requests,
-    isAsking: model.run === 'asking',
     isClaimed: model.run === 'asking' || model.run === 'resting',
-    openInteractions: model.run === 'waiting' ? 1 : 0,
+    openInteractions: model.run === 'waiting' ? [model.asked] : [],
     stepOwed: model.stepOwed,
-    toolRuns: model.toolRuns,
   }
+  return { shown, stored }
 }
 
-async function observed({ lane, sessionId }: Real) {
-  const { db } = lane.started.core
-  const [inputs, session, claim, openInteractions] = await Promise.all([
-    db.input.findMany({ where: { sessionId }, orderBy: { admittedSeq: 'asc' } }),
-    db.session.findUniqueOrThrow({ where: { id: sessionId } }),
-    db.claim.findUnique({ where: { sessionId } }),
-    db.interaction.count({ where: { sessionId, state: 'OPEN' } }),
-  ])
-  return {
-    inputs: inputs.map(({ id, delivery, state, wakePending }) => ({ id, delivery, state, armed: wakePending })),
-    requests: lane.gate.count(sessionId),
-    isAsking: lane.gate.open(sessionId) !== undefined,
-    isClaimed: claim !== null,
-    openInteractions,
-    stepOwed: session.stepOwed,
-    toolRuns: lane.toolRuns.get(sessionId) ?? 0,
-  }
+const shown = ({ lane, sessionId }: Real) => ({
+  requests: lane.gate.count(sessionId),
+  isAsking: lane.gate.open(sessionId) !== undefined,
+  toolRuns: lane.toolRuns.get(sessionId) ?? 0,
+})
+
+// One statement: twenty thousand sequences look several hundred thousand times.
+const look = {
+  name: 'look',
+  text: `SELECT jsonb_build_object(
+    'inputs', (SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'delivery', delivery, 'state', state, 'armed', "wakePending")
+      ORDER BY "admittedSeq"), '[]') FROM "Input" WHERE "sessionId" = $1),
+    'isClaimed', EXISTS (SELECT FROM "Claim" WHERE "sessionId" = $1),
+    'openInteractions', (SELECT coalesce(jsonb_agg(kind), '[]') FROM "Interaction" WHERE "sessionId" = $1 AND state = 'OPEN'),
+    'stepOwed', (SELECT "stepOwed" FROM "Session" WHERE id = $1)) AS stored`,
 }
 
 /** Waits until the session is where the model says; what it then shows is compared in full. */
@@ -107,12 +110,22 @@ async function agree(model: pure.SessionModel, real: Real) {
   const want = predicted(model)
   const deadline = Date.now() + 20_000
   for (;;) {
-    const have = await observed(real)
-    const isSame = JSON.stringify(have) === JSON.stringify(want)
-    const isResting = model.run !== 'resting' || real.lane.clock.timers().length > 0
-    if (isSame && isResting) return
-    if (Date.now() > deadline) return expect(have).toEqual(want)
-    await new Promise((resolve) => setTimeout(resolve, 3))
+    const isLate = Date.now() > deadline
+    const isShown = isDeepStrictEqual(shown(real), want.shown)
+    if (isShown || isLate) {
+      const stored = (await pool.query<{ stored: object }>({ ...look, values: [real.sessionId] })).rows[0]!.stored
+      const isResting = model.run !== 'resting' || real.lane.clock.timers().length > 0
+      if (isDeepStrictEqual(stored, want.stored) && isResting && isDeepStrictEqual(shown(real), want.shown)) return
+      if (isLate) {
+        const events = await core(real).db.event.findMany({
+          where: { sessionId: real.sessionId },
+          orderBy: { seq: 'asc' },
+        })
+        console.log(events.map(({ seq, type, payload }) => `${seq} ${type} ${JSON.stringify(payload)}`).join('\n'))
+        return expect({ shown: shown(real), stored }).toEqual(want)
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2))
   }
 }
 
@@ -232,7 +245,12 @@ const toolCall = command('provider: tool call', isAsking, async (model, real) =>
 
 const asksPerson = command('provider: call that needs approval', isAsking, async (model, real) => {
   request(real).answer(...call(`call${++made}`, 'asks', { n: made }))
-  model.run = 'waiting'
+  pure.waitFor(model, 'APPROVAL')
+})
+
+const asksQuestion = command('provider: question', isAsking, async (model, real) => {
+  request(real).answer(...call(`call${++made}`, 'ask_user', { question: `which ${made}?` }))
+  pure.waitFor(model, 'QUESTION')
 })
 
 const fails = (status: number, disarms: boolean) =>
@@ -259,18 +277,38 @@ const time = command(
   },
 )
 
+async function openInteraction(real: Real): Promise<string> {
+  const where = { sessionId: real.sessionId, state: 'OPEN' } as const
+  return (await core(real).db.interaction.findFirstOrThrow({ where })).id
+}
+
 const decide = (decision: 'APPROVE' | 'DECLINE_AND_CONTINUE' | 'DECLINE_AND_STOP') =>
   command(
     `decide ${decision}`,
-    (model) => model.run === 'waiting',
+    (model) => model.run === 'waiting' && model.asked === 'APPROVAL',
     async (model, real) => {
-      const { sessionId } = real
-      const open = await core(real).db.interaction.findFirstOrThrow({ where: { sessionId, state: 'OPEN' } })
-      const input = { interactionId: open.id, decision }
+      const input = { interactionId: await openInteraction(real), decision }
       expect(await decideApproval(core(real), tenant, input)).toMatchObject({ type: 'InteractionPayload' })
       expect(await decideApproval(core(real), tenant, input)).toMatchObject({ type: 'InteractionPayload' })
       if (decision === 'DECLINE_AND_STOP') pure.interrupt(model)
       else pure.decided(model, decision === 'APPROVE')
+    },
+  )
+
+const reply = (isAnswer: boolean) =>
+  command(
+    isAnswer ? 'answer the question' : 'dismiss the question',
+    (model) => model.run === 'waiting' && model.asked === 'QUESTION',
+    async (model, real) => {
+      const interactionId = await openInteraction(real)
+      const settle = () =>
+        isAnswer
+          ? answerQuestion(core(real), tenant, { interactionId, answer: 'this one' })
+          : dismissQuestion(core(real), tenant, { interactionId })
+      expect(await settle()).toMatchObject({ type: 'InteractionPayload' })
+      expect(await settle()).toMatchObject({ type: 'InteractionPayload' })
+      if (isAnswer) pure.decided(model, false)
+      else pure.interrupt(model)
     },
   )
 
@@ -306,11 +344,12 @@ const commands = fc.commands(
     any.map(conflict),
     any.map(withdraw),
     fc.tuple(any, delivery).map(([n, how]) => move(n, how)),
-    fc.constantFrom(answer, toolCall, asksPerson),
-    fc.constantFrom(answer, toolCall, asksPerson),
+    fc.constantFrom(answer, toolCall, asksPerson, asksQuestion),
+    fc.constantFrom(answer, toolCall, asksPerson, asksQuestion),
     fc.constantFrom(fails(400, false), fails(401, true), overloaded(false), overloaded(true)),
     fc.constant(time),
     fc.constantFrom(decide('APPROVE'), decide('DECLINE_AND_CONTINUE'), decide('DECLINE_AND_STOP')),
+    fc.constantFrom(reply(true), reply(true), reply(false)),
     fc.constant(stop),
     fc.constant(resume),
   ],

@@ -16,6 +16,8 @@ export interface SessionModel {
   inputs: ModelInput[]
   /** `asking`: a request is open. `resting`: a retry waits for its time. `waiting`: a person is asked. */
   run: 'idle' | 'asking' | 'resting' | 'waiting'
+  /** What the person was asked for last. */
+  asked: 'APPROVAL' | 'QUESTION'
   stepOwed: boolean
   attempt: number
   requests: number
@@ -27,6 +29,7 @@ export interface SessionModel {
 export const newModel = (): SessionModel => ({
   inputs: [],
   run: 'idle',
+  asked: 'APPROVAL',
   stepOwed: false,
   attempt: 1,
   requests: 0,
@@ -101,6 +104,12 @@ export function retryNow(model: SessionModel) {
   if (model.continues) boundary(model, model.attempt)
   else ask(model, model.attempt)
   model.continues = false
+}
+
+/** The step stays open and the claim goes until a person has decided. */
+export function waitFor(model: SessionModel, asked: SessionModel['asked']) {
+  model.run = 'waiting'
+  model.asked = asked
 }
 
 /** Says whether there was anything to stop. */
