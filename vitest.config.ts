@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { retried } from './test/support/retried.ts'
 
 export default defineConfig({
   // Node loads graphql's CommonJS build for the libraries; Vite would pick the other build for our sources, and the two do not
@@ -9,10 +10,14 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     // Files wait for the database's disk more than for a processor: with one worker the machine would stand idle.
     maxWorkers: 2,
-    // Tests that race real processes and real disks get a second chance where nobody sits before them; a retry shows in the report.
-    retry: process.env.CI ? 2 : 0,
+    // Tests that race real processes and real disks get one second chance where nobody sits before them; who needed it is named at the end.
+    retry: process.env.CI ? 1 : 0,
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'vitest'}.json` }]],
+    reporters: [
+      'default',
+      retried,
+      ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'vitest'}.json` }],
+    ],
   },
 })
