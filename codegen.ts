@@ -1,11 +1,11 @@
 import type { CodegenConfig } from '@graphql-codegen/cli'
 
-/** Typed documents for the operations under test/operations: npx graphql-codegen. An example for clients as well. */
+/** Typed documents of the client, and what a cache has to know of unions and interfaces: npx graphql-codegen. */
 const config: CodegenConfig = {
   schema: 'schema.graphql',
-  documents: ['test/operations/**/*.graphql'],
+  documents: ['src/client/operations/**/*.graphql'],
   generates: {
-    'test/generated/': {
+    'src/client/generated/': {
       preset: 'client',
       presetConfig: { fragmentMasking: false },
       config: {
@@ -16,6 +16,10 @@ const config: CodegenConfig = {
         emitLegacyCommonJSImports: false,
         importExtension: '.ts',
       },
+    },
+    'src/client/generated/possible-types.ts': {
+      plugins: ['fragment-matcher'],
+      config: { useExplicitTyping: true },
     },
   },
 }

@@ -1,7 +1,7 @@
 // Are the generated files fresh? Runs the generators and compares what git sees: node scripts/check-generated.mjs
 import { execFileSync } from 'node:child_process'
 
-const generated = ['src/generated', 'test/generated', 'schema.graphql']
+const generated = ['src/generated', 'src/client/generated', 'schema.graphql']
 const git = (...args) => execFileSync('git', args, { encoding: 'utf8' })
 const stateOf = () =>
   git('status', '--porcelain', '--untracked-files=all', '--', ...generated) + git('diff', 'HEAD', '--', ...generated)

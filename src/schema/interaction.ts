@@ -22,6 +22,9 @@ export const Interaction = builder.prismaObject('Interaction', {
       description: 'How it stands.',
       resolve: (row) => row.state as StateShape,
     }),
+    messageId: t.exposeID('messageId', {
+      description: 'The assistant message whose tool call it is; call ids repeat.',
+    }),
     callId: t.exposeID('callId', { description: 'The tool call that it holds up.' }),
     toolName: t.exposeString('toolName', { description: 'The tool of that call.' }),
     toolInput: t.expose('toolInput', {

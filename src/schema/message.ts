@@ -4,6 +4,7 @@ import { builder } from './builder.ts'
 import { CompactionStatus, StepStatus } from './enums.ts'
 import { MessagePart } from './message-part.ts'
 import { partsOf } from './message-parts-of.ts'
+import { RetryNotice, retryOf } from './message-retry.ts'
 import { messageTypeOf, Node } from './node.ts'
 import { Attachment, errorOf, StepError, Usage } from './values.ts'
 
@@ -99,6 +100,13 @@ builder.objectRef<MessageRow>('AssistantMessage').implement({
       type: 'DateTime',
       nullable: true,
       description: 'When the step was settled; null while it runs.',
+    }),
+    retry: t.field({
+      type: RetryNotice,
+      nullable: true,
+      description:
+        'The request that failed and is made again; null as soon as there is output, or the step is settled.',
+      resolve: (row, _args, context) => (row.status === 'RUNNING' ? retryOf(context, row, undefined) : null),
     }),
   }),
 })

@@ -133,5 +133,9 @@ export const Session = builder.prismaObject('Session', {
       description: 'The executions of it that were cut off, oldest first.',
       query: { orderBy: [{ createdAt: 'asc' }, { id: 'asc' }] },
     }),
+    quarantine: t.relation('quarantines', {
+      description: 'What was set aside of it, resolved or not, oldest first.',
+      query: { orderBy: [{ quarantinedAt: 'asc' }, { id: 'asc' }] },
+    }),
   }),
 })

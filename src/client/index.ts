@@ -1,0 +1,18 @@
+// holdfast/client: what a frontend needs of Holdfast. Runs in browsers and Node, imports nothing of the server.
+
+export { type Clock, realClock } from './backoff.ts'
+export { type FetchOptions, fetchTransport } from './fetch.ts'
+export { type FollowOptions, followSession, type SessionFollower } from './follow.ts'
+export type { FollowEnd, Followed, FollowState, StreamItem } from './follow-state.ts'
+export * from './generated/graphql.ts'
+export { default as possibleTypes } from './generated/possible-types.ts'
+export { newMessageId, newSessionId } from './ids.ts'
+export { type ApolloLike, apolloTransport, type UrqlLike, urqlTransport } from './libraries.ts'
+export { type Problem, ProblemError, problemOfAnswer, problemOfThrown } from './problem.ts'
+export { emptyView, type Item, reduce } from './reduce.ts'
+export * from './select.ts'
+export { messageView, type Snapshot, viewOfSnapshot } from './snapshot.ts'
+export { type Answer, type AnswerError, bearer, type Sink, type Token, type Transport, textOf } from './transport.ts'
+export { type UntilAnsweredOptions, untilAnswered } from './until-answered.ts'
+export type * from './view.ts'
+export { type SubscribingClient, webSocketOptions, webSocketTransport } from './web-socket.ts'
