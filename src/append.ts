@@ -204,11 +204,25 @@ export function outcomeOf(
  * Throws AppendRefusedError on a violated rule; the caller must then let its transaction fail.
  */
 export async function appendIn(tx: Tx, request: AppendRequest, origin = ''): Promise<AppendOutcome> {
-  const prepared = prepareAppend(request)
-  const answer = await callAppend(tx, groupParameter([prepared], origin, true))
-  if (answer.error !== undefined)
-    throw new AppendRefusedError(request.sessionId, answer.error, answer.constraint || null, answer.message ?? '')
-  const outcome = outcomeOf(prepared, answer, 0)
+  const [outcome] = await callIn(tx, [request], origin, true)
   // Waiting for the lock leaves no "locked": a session that is there has been locked.
-  return outcome.kind === 'locked' ? { kind: 'missing' } : outcome
+  return outcome!.kind === 'locked' ? { kind: 'missing' } : outcome!
+}
+
+/**
+ * Several appends, at most one per session, in the same way and in one statement. It waits for nobody: a session whose lock is held is
+ * passed over (`locked`). A rule that one of them violates refuses them all, with AppendRefusedError.
+ */
+export const appendGroupIn = (tx: Tx, requests: readonly AppendRequest[], origin = '') =>
+  callIn(tx, requests, origin, false)
+
+async function callIn(tx: Tx, requests: readonly AppendRequest[], origin: string, wait: boolean) {
+  const prepared = requests.map(prepareAppend)
+  const answer = await callAppend(tx, groupParameter(prepared, origin, wait))
+  if (answer.error !== undefined) {
+    const [first, second] = requests
+    const what = second === undefined ? first!.sessionId : `${requests.length} sessions`
+    throw new AppendRefusedError(what, answer.error, answer.constraint || null, answer.message ?? '')
+  }
+  return prepared.map((each, i) => outcomeOf(each, answer, i))
 }

@@ -7,7 +7,7 @@ import type { Doorbell } from './doorbell.ts'
 import { decodeEvent, type StoredEvent } from './events.ts'
 
 export type { AppendOutcome, AppendRequest, ClaimMove, Fence } from './append.ts'
-export { appendIn } from './append.ts'
+export { appendGroupIn, appendIn } from './append.ts'
 
 export interface EventLog {
   /**

@@ -2,7 +2,7 @@
 
 import type { Tx } from '../db.ts'
 import type { StepError } from '../events.ts'
-import { type OpenRows, readOpen } from '../runner/settle-open.ts'
+import { type OpenRows, readOpenOf } from '../runner/settle-open.ts'
 
 export interface Evidence {
   /** As of the first read: what moves it afterwards makes the decision stale. */
@@ -34,12 +34,12 @@ export interface Evidence {
 }
 
 type Row = Omit<Evidence, 'claim' | 'step' | 'open'> &
-  Evidence['claim'] & { stepStatus: string | null; stepContinues: boolean | null }
+  Evidence['claim'] & { sessionId: string; stepStatus: string | null; stepContinues: boolean | null }
 
-/** The evidence about a session's claim; null if there is none. Throws on rows that cannot be read. */
-export async function readEvidence(tx: Tx, sessionId: string): Promise<Evidence | null> {
+/** The evidence about the claims of these sessions; one without a claim is not in the answer. Throws on rows that cannot be read. */
+export async function readEvidenceOf(tx: Tx, sessionIds: readonly string[]): Promise<Map<string, Evidence>> {
   const rows = await tx.$queryRaw<Row[]>`
-    SELECT s.seq, s."stepOwed", s.recoveries, c."executionId", c.owner, c.phase, c."messageId", c."expiresAt",
+    SELECT s.id AS "sessionId", s.seq, s."stepOwed", s.recoveries, c."executionId", c.owner, c.phase, c."messageId", c."expiresAt",
            c."expiresAt" <= n.now AS expired, (extract(epoch FROM n.now - c."expiresAt") * 1000)::float8 AS "expiredForMs",
            (SELECT m.status FROM "Message" m WHERE m."sessionId" = s.id AND m.id = c."messageId" AND m.kind = 'ASSISTANT') AS "stepStatus",
            (SELECT (e.payload->>'continues')::boolean FROM "Event" e
@@ -53,15 +53,25 @@ export async function readEvidence(tx: Tx, sessionId: string): Promise<Evidence 
                       AND e.payload->>'executionId' = c."executionId") AS "hasEnd",
            EXISTS (SELECT 1 FROM "Quarantine" q WHERE q."sessionId" = s.id AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION') AS quarantined
       FROM "Session" s JOIN "Claim" c ON c."sessionId" = s.id CROSS JOIN (SELECT holdfast_now() AS now) n
-     WHERE s.id = ${sessionId}`
-  const row = rows[0]
-  if (row === undefined) return null
+     WHERE s.id = ANY (${sessionIds})`
+  // Read after the seq that a decision expects: what moves in between makes it stale.
+  const open = await readOpenOf(
+    tx,
+    rows.map(({ sessionId }) => sessionId),
+  )
+  return new Map(rows.map((row) => [row.sessionId, evidenceOf(row, open.get(row.sessionId)!)]))
+}
+
+/** The evidence about one session's claim; null if there is none. Throws on rows that cannot be read. */
+export async function readEvidence(tx: Tx, sessionId: string): Promise<Evidence | null> {
+  return (await readEvidenceOf(tx, [sessionId])).get(sessionId) ?? null
+}
+
+function evidenceOf({ sessionId, stepStatus, stepContinues, ...row }: Row, open: OpenRows): Evidence {
+  const { executionId, owner, phase, messageId, expiresAt, expired, expiredForMs, ...rest } = row
   // A takeover names the very expiry it saw, so it has to be a time.
-  if (Number.isNaN(row.expiresAt.getTime())) throw new Error('the expiry of the claim is not a time')
-  const { executionId, owner, phase, messageId, expiresAt, expired, expiredForMs, stepStatus, stepContinues, ...rest } =
-    row
+  if (Number.isNaN(expiresAt.getTime())) throw new Error(`the expiry of the claim of ${sessionId} is not a time`)
   const step =
     messageId !== null && stepStatus !== null ? { messageId, status: stepStatus, continues: stepContinues } : null
-  const claim = { executionId, owner, phase, messageId, expiresAt, expired, expiredForMs }
-  return { ...rest, claim, step, open: await readOpen(tx, sessionId) }
+  return { ...rest, claim: { executionId, owner, phase, messageId, expiresAt, expired, expiredForMs }, step, open }
 }

@@ -11,6 +11,7 @@ import type { Liveness } from './liveness.ts'
 import * as passes from './passes.ts'
 import { expireInteraction, recoveryFault, settleAsReplayed } from './settle-rows.ts'
 import { type Right, setAside, takeOver } from './takeover.ts'
+import { takeOverTogether } from './takeover-together.ts'
 
 /** How many rows of each kind a scan dealt with. */
 export interface ScanReport {
@@ -141,15 +142,18 @@ const isForNow = (thrown: unknown) =>
   thrown instanceof UnavailableError ||
   (thrown instanceof AppendRefusedError && isTransientState(thrown.sqlState))
 
-/** Goes through all pages; a row that fails is logged, once in this scan, and passed over. */
-async function eachRow<R extends object>(
-  { core, report, isStopped }: Scan,
-  page: (db: Tx, after: R | null) => Promise<R[]>,
-  deal: (row: R) => Promise<void>,
-): Promise<void> {
-  for (let after: R | null = null; !isStopped(); ) {
-    const rows: R[] = await page(core.db, after)
-    for (const row of rows) {
+/**
+ * How many rows of a page are dealt with at once. Each is a decision of its own on a session of its own, and most of its time is waiting
+ * for the database; half of the pool stays free for requests and drains.
+ */
+const atOnce = ({ config }: Core) => Math.max(1, Math.min(8, Math.floor(config.dbPool / 2)))
+
+/** Deals with these rows; one that fails is logged, once in this scan, and passed over. */
+async function each<R extends object>(scan: Scan, rows: readonly R[], deal: (row: R) => Promise<void>): Promise<void> {
+  const { core, report, isStopped } = scan
+  const left = rows.values()
+  const dealWithRest = async () => {
+    for (const row of left) {
       if (isStopped()) return
       try {
         await deal(row)
@@ -158,9 +162,45 @@ async function eachRow<R extends object>(
         core.log.error({ err: asError(thrown), row: { ...row } }, 'recovery could not deal with a row')
       }
     }
+  }
+  await Promise.all(Array.from({ length: atOnce(core) }, dealWithRest))
+}
+
+/** Goes through all pages. */
+async function eachPage<R extends object>(
+  { core, isStopped }: Scan,
+  page: (db: Tx, after: R | null) => Promise<R[]>,
+  deal: (rows: R[]) => Promise<void>,
+): Promise<void> {
+  for (let after: R | null = null; !isStopped(); ) {
+    const rows: R[] = await page(core.db, after)
+    await deal(rows)
     if (rows.length < passes.pageSize) return
     after = rows.at(-1)!
   }
+}
+
+const eachRow = <R extends object>(
+  scan: Scan,
+  page: (db: Tx, after: R | null) => Promise<R[]>,
+  deal: (row: R) => Promise<void>,
+): Promise<void> => eachPage(scan, page, (rows) => each(scan, rows, deal))
+
+/** Takes a page of claims: together as far as that goes, the rest one by one. */
+async function takeClaims(scan: Scan, claims: readonly passes.ClaimKey[], right: Right): Promise<void> {
+  const { core, report } = scan
+  let taken: ReadonlySet<string> = new Set()
+  if (claims.length > 1) {
+    try {
+      taken = await takeOverTogether(core, claims, right)
+      report.taken += taken.size
+    } catch (thrown) {
+      // One of them, or the database: looking at each alone tells.
+      core.log.debug({ err: asError(thrown), claims: claims.length }, 'claims could not be taken over together')
+    }
+  }
+  const left = claims.filter(({ sessionId }) => !taken.has(sessionId))
+  await each(scan, left, (claim) => takeClaim(scan, claim, right))
 }
 
 /** Takes one claim; what contradicts itself or cannot be read is set aside with the reason. */
@@ -187,16 +227,16 @@ async function takeClaim(
 const lastLine = ({ message }: Error) => message.trim().split('\n').at(-1)!
 
 const takeExpired = (scan: Scan) =>
-  eachRow<passes.ClaimKey>(scan, passes.expiredClaims, (claim) => takeClaim(scan, claim, { kind: 'expired' }))
+  eachPage<passes.ClaimKey>(scan, passes.expiredClaims, (claims) => takeClaims(scan, claims, { kind: 'expired' }))
 
 async function takeDeadOwners(scan: Scan, liveness: Liveness): Promise<void> {
   const { dead } = await liveness.observe()
   for (const owner of dead) {
     await liveness.holding(owner, (isStill) =>
-      eachRow<passes.ClaimKey>(
+      eachPage<passes.ClaimKey>(
         scan,
         (db, after) => (isStill() ? passes.claimsOf(db, owner, after?.sessionId ?? '') : Promise.resolve([])),
-        (claim) => takeClaim(scan, claim, { kind: 'dead', isStill }),
+        (claims) => takeClaims(scan, claims, { kind: 'dead', isStill }),
       ),
     )
   }

@@ -141,6 +141,20 @@ export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence
   return removed === 1
 }
 
+/** Is it this execution's claim still, and does the right to it hold? */
+export function isTakeable({ claim, quarantined }: Evidence, executionId: string, right: Right): boolean {
+  if (claim.executionId !== executionId || quarantined) return false
+  if (right.kind === 'expired' && !claim.expired) return false
+  return right.kind !== 'dead' || right.isStill()
+}
+
+/** Lets everybody know of a takeover that has committed. */
+export function announce(core: Core, sessionId: string, executionId: string, taken: Taken, right: Right): void {
+  core.doorbell.ring([sessionId])
+  if (taken !== 'quarantined') core.metrics.recoveries.inc()
+  core.log.info({ sessionId, executionId, taken, right: right.kind }, 'claim taken over')
+}
+
 /**
  * Takes one claim over, if the right to it holds. Throws what the database refuses: rows that contradict each other
  * (AppendRefusedError) or cannot be read; the caller sets them aside.
@@ -149,9 +163,7 @@ export async function takeOver(core: Core, sessionId: string, executionId: strin
   for (let look = 0; look < decideAgainMax; look++) {
     const taken = await inTransaction(core.db, async (tx): Promise<Taken | 'stale'> => {
       const evidence = await readEvidence(tx, sessionId)
-      if (evidence === null || evidence.claim.executionId !== executionId || evidence.quarantined) return 'gone'
-      if (right.kind === 'expired' && !evidence.claim.expired) return 'gone'
-      if (right.kind === 'dead' && !right.isStill()) return 'gone'
+      if (evidence === null || !isTakeable(evidence, executionId, right)) return 'gone'
       const decision = resolve(evidence)
       if (decision.kind === 'Remove') return (await removeClaim(tx, sessionId, evidence, right)) ? 'removed' : 'gone'
       // A cleanup that its owner could not finish is not handed over; it is found by the scan of those who stay.
@@ -163,11 +175,7 @@ export async function takeOver(core: Core, sessionId: string, executionId: strin
       return outcome.kind === 'stale' ? 'stale' : 'gone'
     })
     if (taken === 'stale') continue
-    if (taken !== 'gone') {
-      core.doorbell.ring([sessionId])
-      if (taken !== 'quarantined') core.metrics.recoveries.inc()
-      core.log.info({ sessionId, executionId, taken, right: right.kind }, 'claim taken over')
-    }
+    if (taken !== 'gone') announce(core, sessionId, executionId, taken, right)
     return taken
   }
   // Somebody is busy with the session: it is no emergency, and the next scan looks again.

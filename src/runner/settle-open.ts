@@ -31,10 +31,10 @@ export interface OpenRows {
   interactions: { id: string; messageId: string; callId: string }[]
 }
 
-/** Everything of the session that has no terminal yet, of one moment. */
-export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
-  const rows = await db.$queryRaw<OpenRows[]>`
-    SELECT s.seq,
+/** Everything of these sessions that has no terminal yet, of one moment. An unknown session is not in the answer. */
+export async function readOpenOf(db: Tx, sessionIds: readonly string[]): Promise<Map<string, OpenRows>> {
+  const rows = await db.$queryRaw<(OpenRows & { sessionId: string })[]>`
+    SELECT s.id AS "sessionId", s.seq,
       (SELECT jsonb_build_object('messageId', m.id, 'streamed', m.streamed, 'attempt', m.attempt, 'executionId', m."executionId") FROM "Message" m
         WHERE m."sessionId" = s.id AND m.status = 'RUNNING' AND m.kind = 'ASSISTANT' ORDER BY m.seq DESC LIMIT 1) AS step,
       (SELECT jsonb_build_object('messageId', m.id, 'automatic', m.automatic) FROM "Message" m
@@ -49,8 +49,13 @@ export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
         WHERE t."sessionId" = s.id AND t."settledAt" IS NULL), '[]') AS tools,
       COALESCE((SELECT jsonb_agg(jsonb_build_object('id', n.id, 'messageId', n."messageId", 'callId', n."callId"))
         FROM "Interaction" n WHERE n."sessionId" = s.id AND n.state = 'OPEN'), '[]') AS interactions
-    FROM "Session" s WHERE s.id = ${sessionId}`
-  const open = rows[0]
+    FROM "Session" s WHERE s.id = ANY (${sessionIds})`
+  return new Map(rows.map(({ sessionId, ...open }) => [sessionId, open]))
+}
+
+/** The same of one session; throws if there is none. */
+export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
+  const open = (await readOpenOf(db, [sessionId])).get(sessionId)
   if (open === undefined) throw new Error(`no session ${sessionId}`)
   return open
 }
