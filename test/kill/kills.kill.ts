@@ -1,0 +1,132 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { connect, type Db } from '../../src/db.ts'
+import { findInconsistencies, findStuck, findUnanswered, shown, statusesOf } from '../support/checker.ts'
+import { endServers } from '../support/server-process.ts'
+import { type Fleet, startFleet } from './fleet.ts'
+import { startPeople } from './people.ts'
+import { openPlace, type Place } from './place.ts'
+import { random } from './random.ts'
+
+// Real server processes under the load of real clients, killed with SIGKILL at random moments, and the database server under them too, where
+// it is theirs. HOLDFAST_KILLS: how many kills (20); HOLDFAST_SEED: another run of the same kind; DATABASE_URL: on that server, which is
+// then not killed itself.
+
+const kills = Number(process.env.HOLDFAST_KILLS ?? 20)
+const seed = Number(process.env.HOLDFAST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+const scanMs = 700
+const leaseMs = 8000
+/** Everything has to be at rest within lease and scan after the last kill, with something for a slow machine. */
+const restMsMax = 60_000
+
+let place: Place
+let fleet: Fleet
+let db: Db | undefined
+beforeAll(async () => {
+  place = await openPlace()
+  fleet = await startFleet(3, {
+    ...place.env,
+    HOLDFAST_LEASE_MS: String(leaseMs),
+    HOLDFAST_RENEW_MS: '2000',
+    HOLDFAST_SCAN_MS: String(scanMs),
+    HOLDFAST_LIVENESS_GRACE_MS: '800',
+    HOLDFAST_INTERRUPT_GRACE_MS: '500',
+    HOLDFAST_DB_POOL: '6',
+    LOG_LEVEL: 'warn',
+  })
+})
+afterAll(async () => {
+  await endServers()
+  await db?.$disconnect()
+  await place?.close()
+})
+
+/** Waits until `holds`, with an error that says what it waited for. */
+async function until(what: string, holds: () => boolean | Promise<boolean>, msMax = restMsMax): Promise<void> {
+  for (const deadline = Date.now() + msMax; !(await holds()); ) {
+    if (Date.now() > deadline) throw new Error(`waited ${msMax} ms for ${what}`)
+    await sleep(100)
+  }
+}
+
+it(`REC-36, DB-17: ${kills} kills of servers and their database under load: nothing acknowledged is lost, no effect happens twice, nothing stays stuck`, async () => {
+  console.log(`seed ${seed}, ${kills} kills, ${place.kind} database`)
+  const chance = random(seed)
+  const people = startPeople(fleet.urls, 10, chance.fork())
+  const killed = { servers: 0, 'servers while starting': 0, 'the database': 0 }
+  const begun = performance.now()
+  for (let n = 0; n < kills; n++) {
+    await sleep(chance.from(100, 1700))
+    // The moment is random, but somebody has to be there to be killed in the middle of something.
+    await until('a server to be ready', () => fleet.urls().length > 0)
+    const pid = chance.chance(0.15) ? place.databasePid() : undefined
+    if (pid !== undefined) {
+      process.kill(pid, chance.of(['SIGKILL', 'SIGQUIT']))
+      killed['the database']++
+      continue
+    }
+    const { whileStarting } = await fleet.kill(chance.from(0, fleet.size - 1))
+    killed[whileStarting ? 'servers while starting' : 'servers']++
+  }
+  const killedMs = performance.now() - begun
+  await people.stop()
+  await fleet.ready()
+  const { sessionIds, admitted, complaints } = people
+  db = connect(await place.open(), 4)
+  const open = db
+  const ids = [...sessionIds]
+
+  // Nobody asks for anything now: what is owed is seen to, within the lease and one scan.
+  const restBegun = performance.now()
+  await until('every session to be at rest', async () =>
+    (await statusesOf(open, ids, scanMs)).every(({ status }) => status !== 'RUNNING' && status !== 'RECOVERING'),
+  )
+  const restMs = performance.now() - restBegun
+  const resting: Record<string, number> = {}
+  for (const { status } of await statusesOf(open, ids, scanMs)) resting[status] = (resting[status] ?? 0) + 1
+  expect(shown(await findStuck(open, ids, scanMs))).toEqual([])
+  const facts = () => ({ sessionIds: ids, admitted, effects: place.effects() })
+  expect(shown(await findInconsistencies(open, facts()))).toEqual([])
+
+  // And every session is usable: somebody takes up what was set aside and gets an answer.
+  const left = ids.values()
+  const ask = async () => {
+    for (const id of left) await people.lastWord(id)
+  }
+  await Promise.all(Array.from({ length: 16 }, ask))
+  expect(shown(await findStuck(open, ids, scanMs))).toEqual([])
+  expect(shown(await findUnanswered(open, admitted))).toEqual([])
+  expect(shown(await findInconsistencies(open, facts()))).toEqual([])
+  const answers = await open.$queryRaw<{ n: number }[]>`
+    SELECT count(DISTINCT m."sessionId")::int AS n FROM "Input" i JOIN "Message" m ON m."sessionId" = i."sessionId" AND m.seq > i."promotedSeq"
+     WHERE i.text = 'one last word' AND m.kind = 'ASSISTANT' AND m.status = 'ENDED'`
+  expect(answers[0]!.n).toBe(ids.length)
+  expect(complaints).toEqual([])
+  expect(fleet.deaths()).toEqual([])
+  expect(await fleet.stop()).toEqual(Array.from({ length: fleet.size }, () => 0))
+
+  const events = await open.$queryRaw<{ type: string; n: number }[]>`
+    SELECT type || COALESCE(' ' || (payload->>'phase'), '') AS type, count(*)::int AS n FROM "Event"
+     WHERE type IN ('step.recovered', 'quarantine.opened', 'session.parked', 'interrupt.requested', 'tool.succeeded', 'step.started')
+     GROUP BY 1 ORDER BY 1`
+  console.log(
+    JSON.stringify({
+      date: new Date().toISOString().slice(0, 10),
+      seed,
+      database: place.kind,
+      killed,
+      killsTookS: Math.round(killedMs / 1000),
+      atRestAfterS: Math.round(restMs / 100) / 10,
+      resting,
+      sessions: ids.length,
+      admissions: admitted.length,
+      effects: place.effects().size,
+      people: people.counts,
+      events: Object.fromEntries(events.map(({ type, n }) => [type, n])),
+    }),
+  )
+  // The kills met work, and the clients felt them.
+  expect(killed.servers + killed['servers while starting'] + killed['the database']).toBe(kills)
+  expect(events.find(({ type }) => type.startsWith('step.recovered'))?.n ?? 0).toBeGreaterThan(0)
+  expect(people.counts.retries).toBeGreaterThan(0)
+})
