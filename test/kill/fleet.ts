@@ -1,20 +1,26 @@
 // Server processes that are killed and started again, as a supervisor does it.
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ServerProcess, startServer } from '../support/server-process.ts'
 
 export interface Fleet {
   /** Addresses of those that have said that they are ready and have not been killed. */
   urls(): string[]
-  /** Kills one at once, and starts another in its place. Says whether it was still starting. */
-  kill(n: number): Promise<{ whileStarting: boolean }>
+  /** Kills one at once, and starts another in its place. Says what it was killed in; `gone`: it had ended by itself. */
+  kill(n: number): Promise<'starting' | 'ready' | 'gone'>
   size: number
   /** Resolves when all are ready. */
   ready(): Promise<void>
   /** Ends all in order; each must leave with 0. */
   stop(): Promise<(number | null)[]>
-  /** The last words of each server that ended by itself. */
-  deaths(): string[]
+  /** The last words of each server that was ready and then ended by itself. */
+  deaths: readonly string[]
+  /** The last words of each that could not start, as when its database was killed just then; it was started again. */
+  failedStarts: readonly string[]
 }
 
+const readyMsMax = 120_000
+/** A server that can never start must not be started for ever. */
+const failedStartsMax = 100
 const command = `exec '${process.execPath}' scripts/start.mjs`
 
 export async function startFleet(size: number, env: Record<string, string>): Promise<Fleet> {
@@ -22,24 +28,38 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
   const servers: ServerProcess[] = []
   const killed = new Set<ServerProcess>()
   const deaths: string[] = []
+  const failedStarts: string[] = []
   const begin = (n: number) => {
     const server = startServer(env, command)
     servers[n] = server
     urls[n] = null
     server.ready.then(
       (url) => {
-        if (servers[n] === server && !killed.has(server)) urls[n] = url
+        if (!killed.has(server)) urls[n] = url
       },
       () => {},
     )
     void server.ended.then(({ code, signal }) => {
-      if (!killed.has(server)) deaths.push(`code ${code}, signal ${signal}: ${server.stderr().slice(-2000)}`)
+      if (killed.has(server)) return
+      const words = `code ${code}, signal ${signal}: ${server.stderr().slice(-2000)}`
+      urls[n] = null
+      if (server.readyMs() !== null) return void deaths.push(words)
+      failedStarts.push(words)
+      if (failedStarts.length < failedStartsMax) setTimeout(() => begin(n), 200)
     })
-    return server.ready
+  }
+  const allReady = async () => {
+    for (const deadline = Date.now() + readyMsMax; urls.filter((url) => url !== null).length < servers.length; ) {
+      if (Date.now() > deadline || deaths.length > 0)
+        throw new Error(`a server is not ready: ${[...deaths, ...failedStarts].join('\n')}`)
+      await sleep(20)
+    }
   }
   // One first: it makes the bundle and the database.
-  await begin(0)
-  await Promise.all(Array.from({ length: size - 1 }, (_, n) => begin(n + 1)))
+  begin(0)
+  await allReady()
+  for (let n = 1; n < size; n++) begin(n)
+  await allReady()
   return {
     urls: () => urls.filter((url) => url !== null),
     async kill(n) {
@@ -49,12 +69,12 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
       urls[n] = null
       server.signal('SIGKILL')
       const { signal } = await server.ended
-      if (signal !== 'SIGKILL') throw new Error(`server ${n} was to be killed and ended with ${signal}`)
-      begin(n).catch(() => {})
-      return { whileStarting }
+      begin(n)
+      // One that could not start may have ended a moment before.
+      return signal === 'SIGKILL' ? (whileStarting ? 'starting' : 'ready') : 'gone'
     },
     size,
-    ready: async () => void (await Promise.all(servers.map(({ ready }) => ready))),
+    ready: allReady,
     stop: () =>
       Promise.all(
         servers.map(async (server, n) => {
@@ -64,6 +84,7 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
           return (await server.ended).code
         }),
       ),
-    deaths: () => deaths,
+    deaths,
+    failedStarts,
   }
 }
