@@ -1,12 +1,12 @@
 // Puts a core together: the parts of the ground and the runner around one database, for a server (start.ts) and for tests alike.
 
 import type { Config, Tool } from '../config.ts'
-import { connect } from '../db.ts'
+import { connect, type Db } from '../db.ts'
 import { createDoorbell } from '../doorbell.ts'
 import { createEventLog } from '../event-log.ts'
 import { createLiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
-import { createMetrics } from '../metrics.ts'
+import { createMetrics, type Metrics } from '../metrics.ts'
 import type { Clock } from './clock.ts'
 import type { Core } from './core.ts'
 import { drain } from './drain.ts'
@@ -19,6 +19,10 @@ export interface CreateCoreOptions {
   log: Log
   /** Of the database. */
   url: string
+  /** In place of a connection of its own to `url`; closed with the core. */
+  db?: Db
+  /** In place of new ones: a process that runs more than one core shows them together. */
+  metrics?: Metrics
   /** New with every start of a process. */
   owner: string
   /** Says whether other processes can see that this one lives; nothing is started while they cannot. */
@@ -32,8 +36,8 @@ export interface CreateCoreOptions {
 /** A running core, and how to close it once its drains have ended. */
 export function createCore(options: CreateCoreOptions): { core: Core; close(): Promise<void> } {
   const { config, log, url, owner, alive, models, tools, clock, stopping } = options
-  const metrics = createMetrics()
-  const db = connect(url, config.dbPool)
+  const metrics = options.metrics ?? createMetrics()
+  const db = options.db ?? connect(url, config.dbPool)
   const warn = (error: Error, what: string) => log.warn({ err: error }, what)
   const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
   const live = createLiveText({
