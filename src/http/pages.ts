@@ -58,7 +58,7 @@ export function explorerPage(): string {
   return explorer
 }
 
-/** What `/` shows. */
+/** What `/` shows where no console has been built: a server that runs from its sources in a test, say. */
 export const startPage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -66,7 +66,7 @@ export const startPage = `<!doctype html>
 <title>Holdfast</title>
 <style>body{font:16px/1.6 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}code{background:#8882;padding:.1em .3em}</style>
 <h1>Holdfast</h1>
-<p>Durable AI agent sessions over GraphQL. The server is running.</p>
+<p>Durable AI agent sessions over GraphQL. The server is running. The web console has not been built: <code>npm start</code> does that.</p>
 <ul>
 <li><a href="/graphiql">/graphiql</a>: explore the API, with an example to start from</li>
 <li><code>/graphql</code>: the API over HTTP, server-sent events and WebSocket</li>

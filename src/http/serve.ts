@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { asError } from '../errors.ts'
 import type { Core } from '../runner/core.ts'
+import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath } from './graphql.ts'
 import { whyNotReady } from './health.ts'
 import { operationOf, requestIdOf } from './operation.ts'
@@ -23,8 +24,11 @@ export async function serveHttp(
   options: { host: string; port: number; pingMs?: number },
 ): Promise<HttpServer> {
   const graphql = createGraphql(core, options)
+  const files = loadConsole()
+  // Whoever asks for one is told; nobody may ever ask.
+  files.catch(() => {})
   const server = createServer((request, response) => {
-    answer(core, graphql, request, response).catch((thrown: unknown) => {
+    answer(core, graphql, files, request, response).catch((thrown: unknown) => {
       core.log.error({ err: asError(thrown) }, 'request failed')
       if (!response.headersSent) plain(response, 500, 'internal error')
       else response.destroy()
@@ -46,10 +50,16 @@ export async function serveHttp(
   }
 }
 
-async function answer(core: Core, graphql: Graphql, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function answer(
+  core: Core,
+  graphql: Graphql,
+  files: Promise<ConsoleFiles | undefined>,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const requestId = requestIdOf(request)
   response.setHeader('x-request-id', requestId)
-  const pathname = (request.url ?? '/').split('?')[0]
+  const pathname = (request.url ?? '/').split('?')[0]!
   if (pathname === graphqlPath) {
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
     await graphql(request, response, operationOf(request, response, requestId))
@@ -57,8 +67,6 @@ async function answer(core: Core, graphql: Graphql, request: IncomingMessage, re
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')
   switch (pathname) {
-    case '/':
-      return page(response, startPage)
     case '/graphiql':
       return page(response, explorerPage())
     case '/healthz':
@@ -69,8 +77,11 @@ async function answer(core: Core, graphql: Graphql, request: IncomingMessage, re
     }
     case '/metrics':
       return send(response, 200, core.metrics.contentType, await core.metrics.text())
-    default:
-      return plain(response, 404, 'nothing here')
+    default: {
+      const file = (await files)?.get(pathname)
+      if (file) return sendFile(request, response, file)
+      return pathname === '/' ? page(response, startPage) : plain(response, 404, 'nothing here')
+    }
   }
 }
 

@@ -1,0 +1,54 @@
+// Makes dist/: the server as one file, and the web console in dist/web. `node scripts/build.mjs` makes both; a start makes what is stale.
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { argv } from 'node:process'
+import { fileURLToPath } from 'node:url'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+export const serverBundle = join(root, 'dist/server.js')
+const consolePage = join(root, 'dist/web/index.html')
+
+/** When the newest of these files, or of the files in these directories, was written, in ms. */
+function newest(...places) {
+  const files = places.flatMap((place) => {
+    const path = join(root, place)
+    if (!statSync(path).isDirectory()) return [path]
+    return readdirSync(path, { recursive: true }).map((name) => join(path, name))
+  })
+  return Math.max(...files.map((file) => statSync(file).mtimeMs))
+}
+
+/** A release has no sources of the console, and nothing to make then. */
+const isStale = (made, ...sources) =>
+  sources.every((source) => existsSync(join(root, source))) &&
+  (!existsSync(made) || statSync(made).mtimeMs < newest(...sources))
+
+async function buildServer() {
+  const { build } = await import('esbuild')
+  await build({
+    entryPoints: [join(root, 'src/server.ts')],
+    outfile: serverBundle,
+    bundle: true,
+    platform: 'node',
+    target: 'node20.19',
+    format: 'esm',
+    packages: 'external',
+    sourcemap: true,
+    logLevel: 'error',
+  })
+}
+
+async function buildConsole() {
+  const { build } = await import('vite')
+  await build({ configFile: join(root, 'web/vite.config.ts'), logLevel: 'error' })
+}
+
+/** Makes what is missing or older than its sources; the two beside each other. */
+export async function buildStale() {
+  await Promise.all([
+    isStale(serverBundle, 'src', 'package-lock.json') && buildServer(),
+    isStale(consolePage, 'web', 'src/client', 'package-lock.json') && buildConsole(),
+  ])
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) await Promise.all([buildServer(), buildConsole()])

@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { dirname, extname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+
+// The web console: the files that `npm start`, or the packing of a release, has built from web/. They are small and few, so they are
+// held in memory; what is asked for is looked up among them and never becomes a path.
+
+interface File {
+  body: Buffer
+  gzipped: Buffer | null
+  type: string
+  etag: string
+  /** Its name has a hash of its content: it never changes. */
+  immutable: boolean
+}
+
+/** By their path, `/` included. */
+export type ConsoleFiles = ReadonlyMap<string, File>
+
+const types: Record<string, string> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+}
+
+/**
+ * No script and no style but our own files, nothing from elsewhere, no frames: what a model or a tool writes stays inert even if the
+ * page should fail to see that it is markup (SEC-12). Pictures may be data, as attachments are.
+ */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+/** Beside the bundled server, or where a server that runs from its sources finds it. */
+function builtAt(): string | undefined {
+  const here = dirname(fileURLToPath(import.meta.url))
+  return [join(here, 'web'), join(here, '../../dist/web')].find((directory) =>
+    statSync(join(directory, 'index.html'), { throwIfNoEntry: false })?.isFile(),
+  )
+}
+
+/** The files of the console that has been built; undefined when none has. */
+export async function loadConsole(directory = builtAt()): Promise<ConsoleFiles | undefined> {
+  if (directory === undefined) return undefined
+  const files = new Map<string, File>()
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+    const type = types[extname(entry.name)]
+    if (!entry.isFile() || type === undefined) continue
+    const path = join(entry.parentPath, entry.name)
+    const name = path.slice(directory.length).replaceAll('\\', '/')
+    const body = readFileSync(path)
+    const gzipped = await promisify(gzip)(body, { level: 6 })
+    files.set(name === '/index.html' ? '/' : name, {
+      body,
+      gzipped: gzipped.length < body.length ? gzipped : null,
+      type,
+      etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`,
+      immutable: name.startsWith('/assets/'),
+    })
+  }
+  return files
+}
+
+/** Answers with a file of the console. */
+export function sendFile(request: IncomingMessage, response: ServerResponse, file: File): void {
+  response.setHeader('cache-control', file.immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
+  response.setHeader('etag', file.etag)
+  response.setHeader('vary', 'accept-encoding')
+  if (request.headers['if-none-match']?.split(/,\s*/).includes(file.etag)) {
+    response.writeHead(304)
+    response.end()
+    return
+  }
+  const zipped = file.gzipped !== null && /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
+  const body = zipped ? file.gzipped! : file.body
+  response.writeHead(200, {
+    'content-type': file.type,
+    'content-length': body.length,
+    ...(zipped && { 'content-encoding': 'gzip' }),
+    'content-security-policy': policy,
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+  })
+  response.end(request.method === 'HEAD' ? undefined : body)
+}

@@ -1,0 +1,95 @@
+import { Button } from '@mantine/core'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { VList, type VListHandle } from 'virtua'
+import { transcript } from '../../../src/client/select.ts'
+import type { SessionView } from '../../../src/client/view.ts'
+import { Icon } from '../parts/Icon.tsx'
+import { MessageRow } from './MessageRow.tsx'
+
+const nearEnd = 60
+const nearStart = 400
+
+/** The conversation. Follows its end while the reader is there; whoever has scrolled up stays where they are. */
+export function Transcript(props: { view: SessionView; earlier: boolean; loadEarlier: () => Promise<void> }) {
+  const { view, earlier, loadEarlier } = props
+  const list = useRef<VListHandle>(null)
+  const following = useRef(true)
+  const loading = useRef(false)
+  const [away, setAway] = useState(false)
+  const [shift, setShift] = useState(false)
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only the messages count
+  const messages = useMemo(() => transcript(view), [view.messages])
+  const count = messages.length
+
+  const toEnd = () => list.current?.scrollTo(list.current.scrollSize)
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whatever changed in the view may have made it longer
+  useLayoutEffect(() => {
+    if (following.current) toEnd()
+  }, [view])
+
+  // Rows are measured after they are drawn, and pictures after they are read: both make the list longer later.
+  const onResize = () => {
+    if (following.current) toEnd()
+  }
+
+  const more = async () => {
+    if (loading.current || !earlier) return
+    loading.current = true
+    setShift(true)
+    try {
+      await loadEarlier()
+    } catch {
+      // The next scroll asks again; the connection bar says what is wrong.
+    } finally {
+      loading.current = false
+    }
+  }
+  // biome-ignore lint/correctness/useExhaustiveDependencies: shifting is for the rendering in which rows came in front
+  useEffect(() => setShift(false), [count])
+
+  const onScroll = (offset: number) => {
+    const { scrollSize, viewportSize } = list.current!
+    following.current = scrollSize - offset - viewportSize < nearEnd
+    setAway(!following.current)
+    if (offset < nearStart) void more()
+  }
+
+  return (
+    <div className="transcript-frame">
+      <VList
+        ref={list}
+        className="transcript"
+        role="log"
+        aria-live="off"
+        aria-label="Conversation"
+        tabIndex={0}
+        shift={shift}
+        onScroll={onScroll}
+        onResize={onResize}
+        data={messages}
+      >
+        {(message) => (
+          <div className="row" key={message.id}>
+            <MessageRow message={message} interactions={view.interactions} />
+          </div>
+        )}
+      </VList>
+      {away && (
+        <Button
+          className="to-end"
+          size="xs"
+          variant="default"
+          leftSection={<Icon name="down" size={14} />}
+          onClick={() => {
+            following.current = true
+            setAway(false)
+            toEnd()
+          }}
+        >
+          To the end
+        </Button>
+      )}
+    </div>
+  )
+}

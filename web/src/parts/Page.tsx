@@ -1,0 +1,14 @@
+import type { ReactNode } from 'react'
+
+/** A page that is not a conversation: a heading, what it is about, and what is on it. */
+export function Page({ title, about, children }: { title: string; about: string; children: ReactNode }) {
+  return (
+    <div className="page">
+      <div className="page-inner">
+        <h1>{title}</h1>
+        <p className="page-about">{about}</p>
+        {children}
+      </div>
+    </div>
+  )
+}
