@@ -1,0 +1,177 @@
+// Takes every guard of the table out, one after the other, and runs the tests that are mapped to it:
+//   npm run test:guards [-- id …] [--write] [--jobs n]
+// Each mutant lives in a copy of the tree in a temporary directory. It has to be reached and its tests have to go red; without any mutant
+// they have to pass. Ends with 1 if one survives, is not reached, or the table does not fit the sources. DATABASE_URL names the server to
+// use, else an embedded one is started for the whole run. --write puts the result into docs/guards.md.
+
+import { spawn } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { startEmbedded } from '../../src/embedded/server.ts'
+import { editsOf, type Guard, mutate, type Result, staleness, tellMarksOfDatabases } from './mutant.ts'
+import { report } from './report.ts'
+import { guards } from './table.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+/** A mutant can make a test wait for what never comes. */
+const runMsMax = 120_000
+
+interface Run {
+  passed: string[]
+  failed: string[]
+  /** Neither a test's success nor its failure. */
+  error: string | null
+}
+
+/** A copy of the tree to mutate. */
+function copy(parent: string, n: number) {
+  const dir = join(parent, `copy-${n}`)
+  const left = /^(node_modules|\.git|dist|test-results|\.holdfast)(\/|$)/
+  cpSync(root, dir, { recursive: true, filter: (path) => !left.test(relative(root, path).replaceAll('\\', '/')) })
+  symlinkSync(realpathSync(join(root, 'node_modules')), join(dir, 'node_modules'), 'junction')
+  const marks = join(parent, `marks-${n}`)
+  tellMarksOfDatabases(dir, marks)
+  return { dir, marks, output: join(parent, `output-${n}.json`) }
+}
+type Copy = ReturnType<typeof copy>
+
+/** Runs these tests in the copy. */
+async function test({ dir, output }: Copy, url: string, files: string[], titles: string, bail: boolean): Promise<Run> {
+  rmSync(output, { force: true })
+  const args = [
+    join(dir, 'node_modules/vitest/vitest.mjs'),
+    'run',
+    ...files.map((file) => `test/${file}`),
+    ...['-t', titles, '--reporter=json', `--outputFile=${output}`, '--testTimeout=20000', '--retry=0'],
+    ...(bail ? ['--bail=1'] : []),
+  ]
+  const { CI: _, ...env } = process.env
+  const child = spawn(process.execPath, args, {
+    cwd: dir,
+    env: { ...env, DATABASE_URL: url },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (data) => {
+      said = `${said}${data}`.slice(-4000)
+    })
+  const timer = setTimeout(() => child.kill('SIGKILL'), bail ? runMsMax : 10 * runMsMax)
+  await new Promise((resolve) => child.on('close', resolve))
+  clearTimeout(timer)
+  if (!existsSync(output)) return { passed: [], failed: [], error: `no report: ${said}` }
+  const { testResults } = JSON.parse(readFileSync(output, 'utf8')) as {
+    testResults: { message: string; assertionResults: { status: string; fullName: string }[] }[]
+  }
+  const all = testResults.flatMap(({ assertionResults }) => assertionResults)
+  const named = (status: string) => all.filter((one) => one.status === status).map(({ fullName }) => fullName)
+  const [passed, failed] = [named('passed'), named('failed')]
+  const error = testResults.find(({ message }) => message !== '')?.message ?? null
+  return { passed, failed, error: passed.length + failed.length === 0 ? (error ?? `no test ran: ${said}`) : null }
+}
+
+/** The mapped tests of the sources as they are. Answers what is wrong with them. */
+async function baseline(at: Copy, url: string, chosen: readonly Guard[]): Promise<string[]> {
+  const wanted = new Map<string, Set<string>>()
+  for (const { tests } of chosen)
+    for (const [file, titles] of tests) wanted.set(file, (wanted.get(file) ?? new Set()).add(titles))
+  const problems: string[] = []
+  for (const [file, titles] of wanted) {
+    const run = await test(at, url, [file], [...titles].map((one) => `(?:${one})`).join('|'), false)
+    if (run.error !== null) problems.push(`${file}: ${run.error}`)
+    problems.push(...run.failed.map((title) => `${file}: fails without any mutant: ${title}`))
+    for (const one of titles)
+      if (!run.passed.some((title) => new RegExp(one).test(title)))
+        problems.push(`${file}: no test passes that matches ${one}`)
+  }
+  return problems
+}
+
+async function judge(at: Copy, url: string, guard: Guard): Promise<Result> {
+  rmSync(at.marks, { force: true })
+  const edits = editsOf(guard, guards)
+  const undo = mutate(edits, at.dir, at.marks)
+  const titles = [...new Set(guard.tests.map(([, title]) => `(?:${title})`))].join('|')
+  const files = [...new Set(guard.tests.map(([file]) => file))]
+  const run = await test(at, url, files, titles, true).finally(undo)
+  if (run.error !== null) return { guard, verdict: 'broken', told: run.error }
+  const reached = new Set(existsSync(at.marks) ? readFileSync(at.marks, 'utf8').split('\n') : [])
+  const missed = edits.filter((_, n) => !reached.has(String(n)))
+  if (missed.length > 0) return { guard, verdict: 'not reached', told: `${run.failed.length} tests failed` }
+  if (run.failed.length === 0) return { guard, verdict: 'survived', told: `${run.passed.length} tests passed` }
+  return { guard, verdict: 'red', told: run.failed[0]! }
+}
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      write: { type: 'boolean' },
+      jobs: { type: 'string', default: '1' },
+      'skip-baseline': { type: 'boolean' },
+    },
+  })
+  const stale = staleness(guards, root)
+  if (stale.length > 0) {
+    console.error(`The table does not fit the sources:\n${stale.join('\n')}`)
+    return 1
+  }
+  const chosen =
+    positionals.length === 0 ? guards : guards.filter(({ id }) => positionals.some((one) => id.includes(one)))
+  const begunAt = Date.now()
+  const parent = mkdtempSync(join(tmpdir(), 'holdfast-guards-'))
+  const embedded = process.env.DATABASE_URL ? null : await startEmbedded({ dataDir: join(parent, 'data') })
+  const url = process.env.DATABASE_URL ?? embedded!.url
+  try {
+    const copies = Array.from({ length: Number(values.jobs) }, (_, n) => copy(parent, n))
+    if (!values['skip-baseline']) {
+      const problems = await baseline(copies[0]!, url, chosen)
+      if (problems.length > 0) {
+        console.error(`Without any mutant:\n${problems.join('\n')}`)
+        return 1
+      }
+      console.log(`without any mutant all mapped tests pass (${Math.round((Date.now() - begunAt) / 1000)} s)`)
+    }
+    const left = [...chosen]
+    const results: Result[] = []
+    await Promise.all(
+      copies.map(async (at) => {
+        for (let guard = left.shift(); guard !== undefined; guard = left.shift()) {
+          const began = Date.now()
+          const result = await judge(at, url, guard)
+          results.push(result)
+          const told = result.told.replaceAll(/\s+/g, ' ').slice(0, result.verdict === 'broken' ? 1000 : 110)
+          console.log(
+            `${result.verdict.padEnd(11)} ${guard.id.padEnd(34)} ${((Date.now() - began) / 1000).toFixed(0)} s  ${told}`,
+          )
+        }
+      }),
+    )
+    const bad = results.filter(({ verdict }) => verdict !== 'red')
+    const seconds = Math.round((Date.now() - begunAt) / 1000)
+    console.log(
+      `${results.length} guards taken out: ${results.length - bad.length} red, ${bad.length} not, in ${seconds} s`,
+    )
+    for (const { guard, verdict } of bad) console.log(`  ${verdict}: ${guard.id}`)
+    if (values.write && bad.length === 0 && chosen === guards)
+      writeFileSync(join(root, 'docs/guards.md'), report(guards, results, seconds))
+    return bad.length === 0 ? 0 : 1
+  } finally {
+    await embedded?.stop()
+    rmSync(parent, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+process.exitCode = await main()
