@@ -12,6 +12,8 @@ import type { StreamSources } from './session-stream.ts'
 export interface ActivityStreamOptions {
   tenant: string
   signal?: AbortSignal
+  /** Calls what it is given when the reader's token counts no more; returns how to stop waiting. The stream then fails with the error. */
+  whenUnauthenticated?: (then: (error: Error) => void) => () => void
 }
 
 /** Rung sessions that are looked at in one statement. */
@@ -29,7 +31,7 @@ const retryMs = 500
  */
 export function activityStream(
   sources: StreamSources,
-  { tenant, signal }: ActivityStreamOptions,
+  { tenant, signal, whenUnauthenticated }: ActivityStreamOptions,
 ): AsyncIterableIterator<{ sessionId: string }> {
   const { db, doorbell, stopping, clock = realTimers } = sources
   /** Rung, whoever they belong to. */
@@ -113,5 +115,6 @@ export function activityStream(
     }),
   )
   if (stopping.aborted || signal?.aborted) end()
+  else if (whenUnauthenticated) stops.push(whenUnauthenticated((error) => pull.failWith(error)))
   return pull.iterator
 }

@@ -1,5 +1,5 @@
-import { isIPv4 } from 'node:net'
 import { resolve } from 'node:path'
+import { type Auth, isLoopback, readKeys } from './config/auth.ts'
 import { ConfigError } from './config/error.ts'
 import { loadFile } from './config/file.ts'
 import type { McpServer } from './config/mcp-servers.ts'
@@ -7,6 +7,8 @@ import type { Tool } from './config/tool.ts'
 import { defaultLimits, type FileConfig, type Limits, type ModelConfig, readUserConfig } from './config/user-config.ts'
 import { type Environment, type LogLevel, readEnvironment, strangers } from './config/variables.ts'
 
+export type { ApiKey } from './config/api-keys.ts'
+export type { Auth, AuthConfig, Jwt } from './config/auth.ts'
 export { ConfigError } from './config/error.ts'
 export type { McpCommand, McpEndpoint, McpServer } from './config/mcp-servers.ts'
 export {
@@ -36,6 +38,7 @@ type FromEnvironment = Omit<
   | 'compatibleBaseUrl'
   | 'compatibleApiKey'
   | 'apiKeys'
+  | 'apiKeysFile'
 >
 
 /** Everything that a user sets, checked, with defaults filled in (design section 12). Times are in milliseconds. */
@@ -56,6 +59,8 @@ export interface Config extends Readonly<FromEnvironment> {
   /** How long an approval may stay open where the tool does not say; undefined: for ever. */
   readonly approvalExpiresMs?: number
   readonly limits: Readonly<Limits>
+  /** How callers show who they are; undefined: anybody who reaches the address is the tenant `default`. */
+  readonly auth?: Auth
   /** What the user should know, though it hinders nothing: to be logged at start. Never holds a secret. */
   readonly warnings: readonly string[]
 }
@@ -77,7 +82,10 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
     if (problems.length === 0) throw error // with its cause
     problems.push(...error.problems)
   }
-  problems.push(...contradictions(values, file))
+  const keys = readKeys(values.apiKeys, values.apiKeysFile && resolve(cwd, values.apiKeysFile))
+  problems.push(...keys.problems)
+  const auth: Auth | undefined = file.jwt ? { keys: [], ...keys.auth, jwt: file.jwt } : keys.auth
+  problems.push(...contradictions(values, file, auth))
   if (problems.length > 0) throw new ConfigError(problems)
 
   const {
@@ -89,6 +97,7 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
     compatibleBaseUrl,
     compatibleApiKey,
     apiKeys,
+    apiKeysFile,
     ...rest
   } = values
   const config: Config = {
@@ -108,23 +117,19 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
     mcpServers: Object.freeze(file.mcpServers),
     ...(file.approvalExpiresMs !== undefined && { approvalExpiresMs: file.approvalExpiresMs }),
     limits: Object.freeze(file.limits),
+    ...(auth && { auth: Object.freeze(auth) }),
     warnings: Object.freeze([...strangers(env), ...idle(values)]),
   }
   return Object.freeze(config)
 }
 
-/** Rules between settings, and settings that this version knows and does not have yet: none may do nothing in silence. */
-function contradictions(values: Environment, file: FileConfig): string[] {
+/** Rules between settings: none may do nothing in silence. */
+function contradictions(values: Environment, file: FileConfig, auth: Auth | undefined): string[] {
   const problems: string[] = []
-  if (!isLoopback(values.host)) {
+  if (auth === undefined && !isLoopback(values.host)) {
     problems.push(
-      `HOST is "${values.host}": this version has no authentication yet, so whoever reaches that address could read and ` +
-        'steer every session; must be a loopback address (127.0.0.1, ::1, localhost). Put a proxy that authenticates in front',
-    )
-  }
-  if (values.apiKeys !== undefined) {
-    problems.push(
-      'HOLDFAST_API_KEYS (value not shown): authentication is not supported by this version yet; unset it, it would protect nothing',
+      `HOST is "${values.host}": without authentication whoever reaches that address could read and steer every session; ` +
+        'must be a loopback address (127.0.0.1, ::1, localhost), or set HOLDFAST_API_KEYS, HOLDFAST_API_KEYS_FILE or `auth` of the config file',
     )
   }
   if (values.renewMs >= values.leaseMs) {
@@ -170,8 +175,4 @@ function idle({ openaiApiKey, openaiBaseUrl, anthropicApiKey, anthropicBaseUrl }
     ...(openaiBaseUrl && !openaiApiKey ? [alone('OPENAI')] : []),
     ...(anthropicBaseUrl && !anthropicApiKey ? [alone('ANTHROPIC')] : []),
   ]
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }

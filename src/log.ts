@@ -5,7 +5,7 @@ export type Log = Logger
 
 // Compared in lower case without - and _, as apiKey, api_key and api-key are all about.
 const SECRET_FIELDS = new Set(
-  'authorization proxyauthorization cookie setcookie password passwd secret clientsecret token accesstoken refreshtoken apikey apikeys xapikey databaseurl privatekey'.split(
+  'authorization proxyauthorization cookie setcookie password passwd secret clientsecret token accesstoken authtoken refreshtoken apikey apikeys xapikey databaseurl privatekey'.split(
     ' ',
   ),
 )

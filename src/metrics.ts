@@ -36,6 +36,7 @@ export function createMetrics() {
       registers,
     }),
     slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
+    unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
     appendSeconds: histogram('append_seconds', 'From the call of an append to its outcome'),
     appendGroupSize: histogram(
       'append_group_size',

@@ -41,6 +41,8 @@ export interface Pull<T> {
   exclusively(work: () => Promise<void>): Promise<void>
   /** Ends the stream with one last item, without waiting for anything. */
   endWith(last: T): void
+  /** Fails the stream, without waiting for anything. */
+  failWith(error: Error): void
 }
 
 /** Makes a source an iterator that any number of `next()` calls may wait on. Throws of `take` reach the reader once, then it is done. */
@@ -129,5 +131,6 @@ export function createPull<T>(source: PullSource<T>): Pull<T> {
       if (waiting.length > 0) void pump()
     },
     endWith: (item) => end({ item }),
+    failWith: (error) => end({ error }),
   }
 }

@@ -32,6 +32,8 @@ export interface SessionStreamOptions {
   /** The last seq that the reader has; 0 for the whole log. The caller has checked that it is not beyond the watermark. */
   after: number
   signal?: AbortSignal
+  /** Calls what it is given when the reader's token counts no more; returns how to stop waiting. The stream then ends with UNAUTHENTICATED. */
+  whenUnauthenticated?: (then: () => void) => () => void
   pageSize?: number
 }
 
@@ -48,12 +50,12 @@ export interface SessionStream extends AsyncIterableIterator<StreamItem> {
 /**
  * Every event after `after` exactly once and in order, one LogSynced at the watermark, then live, with deltas in between (design
  * section 10). Pulled: nothing is queued for a slow reader. Ends with StreamEnded{resumeAfter: the last seq that was given} when the
- * reader takes nothing for `config.stallMs` although something is there, or when the process stops; `return()` and the signal end
+ * reader takes nothing for `config.stallMs` although something is there, when its token counts no more, or when the process stops; `return()` and the signal end
  * it at once. Throws UnavailableError when the database stays away for 30 s, and for an unknown session or event type.
  */
 export function sessionStream(sources: StreamSources, options: SessionStreamOptions): SessionStream {
   const { db, eventLog, doorbell, live, config, stopping, metrics } = sources
-  const { sessionId, after, signal, pageSize = 200 } = options
+  const { sessionId, after, signal, whenUnauthenticated, pageSize = 200 } = options
   const clock = sources.clock ?? realTimers
 
   let phase: 'REPLAY' | 'CATCH_UP' | 'LIVE' = 'REPLAY'
@@ -258,6 +260,8 @@ export function sessionStream(sources: StreamSources, options: SessionStreamOpti
   )
   if (signal !== undefined) whenAborted(signal, () => void pull.iterator.return!())
   if (!released) whenAborted(stopping, () => pull.endWith(endedItem('SERVER_SHUTDOWN')))
+  if (!released && whenUnauthenticated)
+    stops.push(whenUnauthenticated(() => pull.endWith(endedItem('UNAUTHENTICATED'))))
   if (!released) rested(false)
 
   return Object.assign(pull.iterator, { endWith: (cause: StreamEndCause) => pull.endWith(endedItem(cause)) })

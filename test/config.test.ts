@@ -150,10 +150,7 @@ it.each([
     { OPENAI_COMPATIBLE_API_KEY: 'hunter2' },
     'OPENAI_COMPATIBLE_API_KEY (value not shown): needs OPENAI_COMPATIBLE_BASE_URL',
   ],
-  [
-    { HOLDFAST_API_KEYS: 'hunter2:t' },
-    'HOLDFAST_API_KEYS (value not shown): authentication is not supported by this version yet',
-  ],
+  [{ HOLDFAST_API_KEYS: 'hunter2:t' }, 'HOLDFAST_API_KEYS (value not shown): entry 1: a key has 16 to 512 characters'],
 ])('OPS-02, SEC-10: a problem with a secret does not show its value', async (env, text) => {
   const { message } = await refusal(env)
   expect(message).toContain(text)
@@ -164,8 +161,9 @@ it.each(['0.0.0.0', '::', '192.168.1.5', 'example.com', '127.0.0.1.evil.test'])(
   'SEC-01: HOST=%s without authentication is refused and the text says why',
   async (host) => {
     const { message } = await refusal({ HOST: host })
-    expect(message).toContain(`HOST is "${host}": this version has no authentication yet`)
+    expect(message).toContain(`HOST is "${host}": without authentication whoever reaches that address could read`)
     expect(message).toContain('must be a loopback address')
+    expect(message).toContain('or set HOLDFAST_API_KEYS, HOLDFAST_API_KEYS_FILE or `auth` of the config file')
   },
 )
 
@@ -294,7 +292,7 @@ it.each([
 })
 
 it.each([
-  [`{ auth: { secret: 'hunter2' } }`, 'auth: is not supported by this version yet (authentication'],
+  [`{ auth: { secret: 'hunter2' } }`, 'auth.secret: unknown key'],
   [`{ mcpServers: 'hunter2' }`, 'mcpServers: must be an object of servers by name'],
   [`{ mcpServers: { a: 'hunter2' } }`, 'mcpServers.a: must be an object with `command` or with `url`'],
   [`{ mcpServers: { a: { env: { K: 'hunter2' } } } }`, 'mcpServers.a: must have either `command` or `url`'],

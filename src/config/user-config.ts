@@ -1,5 +1,6 @@
 import type { LanguageModelV4 } from '@ai-sdk/provider'
 import { z } from 'zod'
+import { type AuthConfig, type Jwt, readAuth } from './auth.ts'
 import { ConfigError, nearest, shown } from './error.ts'
 import type { Loaded } from './file.ts'
 import { type McpServer, type McpServersConfig, readMcpServers } from './mcp-servers.ts'
@@ -35,6 +36,8 @@ export interface UserConfig {
   /** How long an approval may stay open in milliseconds, where the tool does not say; for ever if left out. */
   approvalExpiresMs?: number
   limits?: Partial<Limits>
+  /** Who may call; API keys are given by environment variables. */
+  auth?: AuthConfig
 }
 
 /** The file's content after the checks, with defaults. */
@@ -44,6 +47,7 @@ export interface FileConfig {
   mcpServers: Record<string, McpServer>
   approvalExpiresMs?: number
   limits: Limits
+  jwt?: Jwt
 }
 
 export const defaultLimits: Limits = {
@@ -69,14 +73,6 @@ const isModel = (value: unknown) =>
   'specificationVersion' in value &&
   value.specificationVersion === 'v4'
 
-const notYet = (what: string) =>
-  z
-    .custom(
-      (value) => value === undefined,
-      `is not supported by this version yet (${what} comes with a later one): leave it out`,
-    )
-    .optional()
-
 const shape = z.strictObject({
   models: z
     .record(
@@ -92,10 +88,10 @@ const shape = z.strictObject({
   limits: z
     .strictObject({ pendingInputs: limit, sessionsPerDay: limit, textBytes: limit, attachmentBytes: limit })
     .default({}),
+  approvalExpiresMs: expiryMs.optional(),
   // Looked at below, where no value can get into an error.
   mcpServers: z.unknown().optional(),
-  approvalExpiresMs: expiryMs.optional(),
-  auth: notYet('authentication'),
+  auth: z.unknown().optional(),
 })
 
 const known = [...Object.keys(shape.shape), ...Object.keys(defaultLimits), 'contextTokens', 'model', ...toolFields]
@@ -129,7 +125,8 @@ export function readUserConfig({ name, content }: Loaded): FileConfig {
     }
   }
   const mcp = readMcpServers((content as { mcpServers?: unknown }).mcpServers)
-  problems.push(...mcp.problems.map((problem) => `${name}: ${problem}`))
+  const auth = readAuth((content as { auth?: unknown }).auth)
+  problems.push(...[...mcp.problems, ...auth.problems].map((problem) => `${name}: ${problem}`))
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems)
   const { models, limits, approvalExpiresMs } = parsed.data as {
     models: FileConfig['models']
@@ -142,6 +139,7 @@ export function readUserConfig({ name, content }: Loaded): FileConfig {
     mcpServers: mcp.servers,
     ...(approvalExpiresMs !== undefined && { approvalExpiresMs }),
     limits: { ...defaultLimits, ...withoutUndefined(limits) },
+    ...(auth.jwt && { jwt: auth.jwt }),
   }
 }
 

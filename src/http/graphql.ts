@@ -1,7 +1,7 @@
 import { createYoga } from 'graphql-yoga'
 import { resolveQuarantine } from '../recovery/quarantine.ts'
 import type { Core } from '../runner/core.ts'
-import { type Context, onlyTenant } from '../schema/context.ts'
+import type { Context } from '../schema/context.ts'
 import { schema } from '../schema/index.ts'
 import { useDocumentLimits } from '../schema/limits.ts'
 import { maskOutside, useMasking } from '../schema/masking.ts'
@@ -23,10 +23,11 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
   return createYoga<Operation, Context>({
     schema,
     graphqlEndpoint: graphqlPath,
-    context: ({ requestId, lastEventId, position }): Context => ({
+    context: ({ requestId, lastEventId, position, caller }): Context => ({
       core,
       db: core.db,
-      tenant: onlyTenant,
+      tenant: caller.tenant,
+      caller,
       requestId,
       lastEventId,
       position,

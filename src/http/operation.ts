@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Caller } from '../access/caller.ts'
 import type { Context } from '../schema/context.ts'
 
 /** What the transport knows of an operation; the rest of its context is the same for all. */
-export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position'> {
+export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position' | 'caller'> {
   /** Aborts when the client of an HTTP request has gone, or has everything. */
   gone?: AbortSignal
 }
@@ -17,12 +18,18 @@ export function requestIdOf(request: IncomingMessage): string {
 }
 
 /** An operation that comes with an HTTP request. */
-export function operationOf(request: IncomingMessage, response: ServerResponse, requestId: string): Operation {
+export function operationOf(
+  request: IncomingMessage,
+  response: ServerResponse,
+  requestId: string,
+  caller: Caller,
+): Operation {
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   const lastEventId = request.headers['last-event-id']
   return {
     requestId,
+    caller,
     lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
     position: { seq: null },
     gone: gone.signal,

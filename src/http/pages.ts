@@ -45,17 +45,25 @@ query Read {
 }
 `
 
-let explorer: string | undefined
+const explorers = new Map<boolean, string>()
 
-/** GraphiQL with everything inside: it loads nothing from elsewhere, so it works without a network. */
-export function explorerPage(): string {
-  explorer ??= renderGraphiQL({
-    title: 'Holdfast GraphiQL',
-    endpoint: graphqlPath,
-    subscriptionsProtocol: 'WS',
-    defaultQuery: example,
-  })
-  return explorer
+/**
+ * GraphiQL with everything inside: it loads nothing from elsewhere, so it works without a network. `guarded`: the token stands in the
+ * headers editor, and subscriptions are server-sent events, as this GraphiQL gives no header to a WebSocket.
+ */
+export function explorerPage(guarded: boolean): string {
+  const page =
+    explorers.get(guarded) ??
+    renderGraphiQL({
+      title: 'Holdfast GraphiQL',
+      endpoint: graphqlPath,
+      subscriptionsProtocol: guarded ? 'GRAPHQL_SSE' : 'WS',
+      defaultQuery: example,
+      // What a browser keeps, anybody at that browser can read.
+      ...(guarded && { headers: '{ "Authorization": "Bearer TOKEN" }', shouldPersistHeaders: false }),
+    })
+  explorers.set(guarded, page)
+  return page
 }
 
 /** What `/` shows where no console has been built: a server that runs from its sources in a test, say. */

@@ -1,7 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { isRefused } from '../access/caller.ts'
+import { createGate, type Gate } from '../access/gate.ts'
 import { asError } from '../errors.ts'
 import type { Core } from '../runner/core.ts'
+import { refuseRequest, tokenOfRequest } from './authenticate.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath } from './graphql.ts'
 import { whyNotReady } from './health.ts'
@@ -18,24 +21,37 @@ export interface HttpServer {
   close(deadlineMs: number): Promise<void>
 }
 
-/** Serves every path of design section 12. Rejects as `listen` does, EADDRINUSE included. */
+/**
+ * Serves every path of design section 12, to whom the authentication of the core's configuration lets in. Rejects as `listen` does,
+ * EADDRINUSE included.
+ */
 export async function serveHttp(
   core: Core,
   options: { host: string; port: number; pingMs?: number },
 ): Promise<HttpServer> {
   const graphql = createGraphql(core, options)
+  const gate = createGate(core.config.auth, {
+    clock: core.clock,
+    log: core.log,
+    refusals: core.metrics.unauthenticated,
+  })
   const files = loadConsole()
   // Whoever asks for one is told; nobody may ever ask.
   files.catch(() => {})
   const server = createServer((request, response) => {
-    answer(core, graphql, files, request, response).catch((thrown: unknown) => {
+    answer(core, gate, graphql, files, request, response).catch((thrown: unknown) => {
       core.log.error({ err: asError(thrown) }, 'request failed')
       if (!response.headersSent) plain(response, 500, 'internal error')
       else response.destroy()
     })
   })
-  const sockets = serveWebSocket(server, graphql, core.log, options)
-  await listen(server, options)
+  const sockets = serveWebSocket(server, gate, graphql, core.log, options)
+  try {
+    await listen(server, options)
+  } catch (error) {
+    gate.close()
+    throw error
+  }
   return {
     url: urlOf(server.address() as AddressInfo),
     async close(deadlineMs) {
@@ -45,6 +61,7 @@ export async function serveHttp(
       const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs)
       await closed
       clearTimeout(deadline)
+      gate.close()
       await graphql.dispose()
     },
   }
@@ -52,6 +69,7 @@ export async function serveHttp(
 
 async function answer(
   core: Core,
+  gate: Gate,
   graphql: Graphql,
   files: Promise<ConsoleFiles | undefined>,
   request: IncomingMessage,
@@ -62,21 +80,27 @@ async function answer(
   const pathname = (request.url ?? '/').split('?')[0]!
   if (pathname === graphqlPath) {
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
-    await graphql(request, response, operationOf(request, response, requestId))
+    const caller = await gate.callerOf(tokenOfRequest(request), requestId)
+    if (isRefused(caller)) return refuseRequest(request, response, caller)
+    await graphql(request, response, operationOf(request, response, requestId, caller))
     return
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')
   switch (pathname) {
     case '/graphiql':
-      return page(response, explorerPage())
+      return page(response, explorerPage(gate.guarded))
     case '/healthz':
       return plain(response, 200, 'ok')
     case '/readyz': {
       const reason = await whyNotReady(core.db, core.stopping)
       return plain(response, reason === null ? 200 : 503, reason ?? 'ready')
     }
-    case '/metrics':
+    case '/metrics': {
+      // Figures of all tenants together: for operators, not for whoever reaches the address.
+      const caller = await gate.callerOf(tokenOfRequest(request), requestId)
+      if (isRefused(caller)) return refuseRequest(request, response, caller)
       return send(response, 200, core.metrics.contentType, await core.metrics.text())
+    }
     default: {
       const file = (await files)?.get(pathname)
       if (file) return sendFile(request, response, file)

@@ -2,11 +2,15 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ExecutionArgs, GraphQLError } from 'graphql'
-import { type Context, handleProtocols } from 'graphql-ws'
-import { useServer } from 'graphql-ws/use/ws'
+import { CloseCode, type Context, handleProtocols } from 'graphql-ws'
+import { type Extra, useServer } from 'graphql-ws/use/ws'
 import { WebSocketServer } from 'ws'
+import { type Caller, endedMessage, isRefused } from '../access/caller.ts'
+import type { Gate } from '../access/gate.ts'
 import type { Log } from '../log.ts'
 import { presentable } from '../schema/masking.ts'
+import { refusal } from '../schema/refusal.ts'
+import { tokenOfParams } from './authenticate.ts'
 import { bodyBytesMax, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import type { Operation } from './operation.ts'
 import { isForeign } from './origin.ts'
@@ -16,23 +20,53 @@ interface Args extends ExecutionArgs {
   enveloped: Enveloped
 }
 
-/** Serves graphql-transport-ws on the GraphQL path of an HTTP server. `close` ends all sockets, at the latest after `deadlineMs`. */
+// RFC 6455; clients try again after it.
+const tryAgainLater = 1013
+/** Bytes that a closing frame has for its reason. */
+const reasonMax = 123
+/** How long what runs may still get its answer before a connection without a token that counts is closed. */
+const quietMs = 30_000
+
+type Connection = Context<Record<string, unknown> | undefined, Extra>
+
+/**
+ * Serves graphql-transport-ws on the GraphQL path of an HTTP server, to callers whose token comes with connection_init. `close` ends all sockets, at the latest after
+ * `deadlineMs`.
+ */
 export function serveWebSocket(
   server: Server,
+  gate: Gate,
   graphql: Graphql,
   log: Log,
   options: { pingMs?: number } = {},
 ): { close(deadlineMs: number): Promise<void> } {
   const sockets = new WebSocketServer({ noServer: true, maxPayload: bodyBytesMax, handleProtocols })
-  const connected = new Set<Context>()
+  const connected = new Set<Connection>()
+  const callers = new WeakMap<Connection, Caller>()
   const served = useServer(
     {
-      onConnect: (context) => void connected.add(context),
+      async onConnect(context) {
+        // Before the first await: who is gone by then is taken out again.
+        connected.add(context)
+        const caller = await gate.callerOf(tokenOfParams(context.connectionParams), randomUUID())
+        if (!isRefused(caller)) {
+          callers.set(context, caller)
+          return true
+        }
+        const code = caller.code === 'UNAVAILABLE' ? tryAgainLater : CloseCode.Forbidden
+        context.extra.socket.close(code, `${caller.code}: ${caller.message}`.slice(0, reasonMax))
+        return false
+      },
       onClose: (context) => void connected.delete(context),
       execute: (args) => (args as Args).enveloped.execute(args),
       subscribe: (args) => (args as Args).enveloped.subscribe(args),
-      onSubscribe: async (_socket, _id, params) => {
-        const operation: Operation = { requestId: randomUUID(), lastEventId: null, position: { seq: null } }
+      onSubscribe: async (context, _id, params) => {
+        const caller = callers.get(context)
+        if (caller === undefined || caller.hasEnded()) {
+          void closeWhenQuiet(context)
+          return [refusal('UNAUTHENTICATED', endedMessage)]
+        }
+        const operation: Operation = { requestId: randomUUID(), lastEventId: null, position: { seq: null }, caller }
         try {
           return await prepare(graphql, operation, params)
         } catch (thrown) {
@@ -43,6 +77,15 @@ export function serveWebSocket(
     sockets,
     options.pingMs ?? pingMs,
   )
+
+  /** So that a client comes back with a new token; what runs gets its answer first, the refusal of what was asked last too. */
+  async function closeWhenQuiet(connection: Connection) {
+    const until = performance.now() + quietMs
+    const busy = () => connected.has(connection) && Object.keys(connection.subscriptions).length > 0
+    do await new Promise((resolve) => setTimeout(resolve, 10))
+    while (busy() && performance.now() < until)
+    connection.extra.socket.close(CloseCode.Forbidden, `UNAUTHENTICATED: ${endedMessage}`)
+  }
 
   const upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const pathname = (request.url ?? '').split('?')[0]

@@ -1,10 +1,8 @@
+import type { Caller } from '../access/caller.ts'
 import type { Tx } from '../db.ts'
 import type { QuarantineAction } from '../events.ts'
 import type { Core } from '../runner/core.ts'
 import type { Outcome } from '../runner/outcomes.ts'
-
-/** Whose everything is while there is no authentication. */
-export const onlyTenant = 'default'
 
 export type ResolveQuarantine = (
   core: Core,
@@ -17,7 +15,9 @@ export interface Context {
   core: Core
   /** Of a query: one read-only snapshot (read-snapshot.ts). Of anything else: the plain client. */
   db: Tx
+  /** Of the caller: all that may be read or changed belongs to it. */
   tenant: string
+  caller: Caller
   /** What recovery does when a person asks: its room is not known here, the roof brings it. */
   resolveQuarantine: ResolveQuarantine
   /** Stands in the answer's header, in masked errors and in every log line of this operation. */

@@ -1,3 +1,4 @@
+import { endedMessage } from '../access/caller.ts'
 import { activityStream } from '../activity-stream.ts'
 import { sessionStream } from '../session-stream.ts'
 import { builder } from './builder.ts'
@@ -22,7 +23,8 @@ builder.subscriptionFields((t) => ({
     subscribe: async (_root, args, context) => {
       const after = cursorOf(args.after, context)
       await checkCursor(args.sessionId, after, context)
-      return sessionStream(context.core, { sessionId: args.sessionId, after })
+      const { caller } = context
+      return sessionStream(context.core, { sessionId: args.sessionId, after, whenUnauthenticated: caller.whenEnded })
     },
     resolve: (item, _args, context) => {
       context.position.seq = item.seq
@@ -32,7 +34,11 @@ builder.subscriptionFields((t) => ({
   sessionActivity: t.prismaField({
     type: Session,
     description: 'One session whenever its status, title or watermark changes. Live only; bursts may come as one item.',
-    subscribe: (_root, _args, { core, tenant }) => activityStream(core, { tenant }),
+    subscribe: (_root, _args, { core, tenant, caller }) =>
+      activityStream(core, {
+        tenant,
+        whenUnauthenticated: (then) => caller.whenEnded(() => then(refusal('UNAUTHENTICATED', endedMessage))),
+      }),
     resolve: (query, { sessionId }, _args, { db }) =>
       db.session.findUniqueOrThrow({ ...query, where: { id: sessionId } }),
   }),

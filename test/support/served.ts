@@ -1,4 +1,4 @@
-import { loadConfig } from '../../src/config.ts'
+import { type Auth, type Config, type LogLevel, loadConfig } from '../../src/config.ts'
 import { connect } from '../../src/db.ts'
 import { createDoorbell } from '../../src/doorbell.ts'
 import { createEventLog } from '../../src/event-log.ts'
@@ -7,7 +7,7 @@ import { serveHttp } from '../../src/http/serve.ts'
 import { createLiveText } from '../../src/live-text.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
-import { realClock } from '../../src/runner/clock.ts'
+import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { createModelRegistry } from '../../src/runner/models/registry.ts'
 import { createTestDatabase } from './database.ts'
@@ -23,11 +23,15 @@ export interface Answer {
  * The API on a database of its own, over real HTTP, without a runner: sessions are what the test appends to their logs. Statements
  * that reach the database are counted.
  */
-export async function serveLog(options: { pool?: number; pingMs?: number } = {}) {
+export async function serveLog(
+  options: { pool?: number; pingMs?: number; auth?: Auth; clock?: Clock; logLevel?: LogLevel } = {},
+) {
   const database = await createTestDatabase()
-  const config = await loadConfig({ env: { DATABASE_URL: database.url }, cwd: import.meta.dirname })
+  const { auth } = options
+  const fromNothing = await loadConfig({ env: { DATABASE_URL: database.url }, cwd: import.meta.dirname })
+  const config: Config = { ...fromNothing, ...(auth && { auth }) }
   const lines: string[] = []
-  const log = createLog('info', { write: (line: string) => void lines.push(line) })
+  const log = createLog(options.logLevel ?? 'info', { write: (line: string) => void lines.push(line) })
   const db = connect(database.url, options.pool ?? 4)
   const owner = 'own_.test'
   const doorbell = createDoorbell({ db, url: null, origin: owner, pollMs: 1000 })
@@ -41,7 +45,7 @@ export async function serveLog(options: { pool?: number; pingMs?: number } = {})
     doorbell,
     eventLog,
     live: createLiveText({ db, owner }),
-    clock: realClock,
+    clock: options.clock ?? realClock,
     owner,
     models: createModelRegistry({ defaultModel: config.model }),
     // What logs tell of it; nothing here runs.
