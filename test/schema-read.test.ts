@@ -165,9 +165,9 @@ it('API-13: the number of statements does not grow with the rows', async () => {
     }
     await grow(1, 2)
     const few = await counted()
-    await grow(3, 30)
+    await grow(3, 50)
     const many = await counted()
-    expect(many.answer.data.sessions.edges).toHaveLength(30)
+    expect(many.answer.data.sessions.edges).toHaveLength(50)
     const { node } = many.answer.data.sessions.edges[0]
     expect(node.messages.edges).toHaveLength(3)
     expect(node.inputs).toHaveLength(2)

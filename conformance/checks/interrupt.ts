@@ -73,9 +73,9 @@ export const interruptChecks: Check[] = [
     title: 'two interrupts at once share one cleanup and both answer after it',
     needs: ['echo', 'wait'],
     async run(world) {
-      const { id } = await running(world, '/tool wait {"ms":60000}')
+      const { id, executionId } = await running(world, '/tool wait {"ms":60000}')
       await world.logged(id, 'ToolStarted')
-      const both = await Promise.all([interrupt(world, id), interrupt(world, id)])
+      const both = await Promise.all([interrupt(world, id, executionId), interrupt(world, id, executionId)])
       for (const each of both) expectEqual('an answer', each, stopped)
       const log = await world.log(id)
       expectEqual('StepInterrupted', log.filter(named('StepInterrupted')).length, 1)

@@ -1,51 +1,17 @@
 import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
+import { exampleTabs } from './example-tabs.ts'
 import { graphqlPath } from './graphql.ts'
 
-const example = `# Holdfast: durable AI agent sessions. Run Create, Prompt and Watch one after the other.
-# Change the ids to start anew: a mutation that is repeated with the same ids changes nothing.
-
-mutation Create {
-  createSession(input: { sessionId: "ses_example01", title: "First steps" }) {
-    ... on CreateSessionPayload { created session { id status model } }
-    ... on Error { message }
-  }
-}
-
-mutation Prompt {
-  admitPrompt(input: { sessionId: "ses_example01", messageId: "msg_example01", text: "/slow 400 Hello! Slowly, please." }) {
-    ... on PromptAdmission { outcome input { id state } }
-    ... on Error { message }
-  }
-}
-
-subscription Watch {
-  sessionEvents(sessionId: "ses_example01") {
-    __typename
-    seq
-    ... on TextDelta { text }
-    ... on TextEnded { text }
-    ... on ExecutionSettled { outcome }
-  }
-}
-
-query Read {
-  session(id: "ses_example01") {
-    status
-    seq
-    messages(first: 50) {
-      edges {
-        node {
-          __typename
-          ... on UserMessage { text }
-          ... on AssistantMessage { status parts { ... on TextPart { text } } }
-        }
-      }
-    }
-  }
-}
-`
-
 const explorers = new Map<boolean, string>()
+
+/** Where a token goes, in each tab. */
+const headers = '{ "Authorization": "Bearer TOKEN" }'
+
+/**
+ * GraphiQL moves a tab aside in the moment in which it is focused, when it has started with several: the click then falls on nothing.
+ * Its own style forbids that move for all tabs but the focused one.
+ */
+const tabsStayWhereTheyAre = '<style>.graphiql-tab{transform:none!important}</style>'
 
 /**
  * GraphiQL with everything inside: it loads nothing from elsewhere, so it works without a network. `guarded`: the token stands in the
@@ -58,10 +24,10 @@ export function explorerPage(guarded: boolean): string {
       title: 'Holdfast GraphiQL',
       endpoint: graphqlPath,
       subscriptionsProtocol: guarded ? 'GRAPHQL_SSE' : 'WS',
-      defaultQuery: example,
+      defaultTabs: exampleTabs.map((tab) => ({ ...tab, ...(guarded && { headers }) })),
       // What a browser keeps, anybody at that browser can read.
-      ...(guarded && { headers: '{ "Authorization": "Bearer TOKEN" }', shouldPersistHeaders: false }),
-    })
+      ...(guarded && { headers, shouldPersistHeaders: false }),
+    }).replace('</head>', () => `${tabsStayWhereTheyAre}</head>`)
   explorers.set(guarded, page)
   return page
 }
@@ -76,7 +42,7 @@ export const startPage = `<!doctype html>
 <h1>Holdfast</h1>
 <p>Durable AI agent sessions over GraphQL. The server is running. The web console has not been built: <code>npm start</code> does that.</p>
 <ul>
-<li><a href="/graphiql">/graphiql</a>: explore the API, with an example to start from</li>
+<li><a href="/graphiql">/graphiql</a>: explore the API, with examples to start from</li>
 <li><code>/graphql</code>: the API over HTTP, server-sent events and WebSocket</li>
 <li><a href="/healthz">/healthz</a>, <a href="/readyz">/readyz</a>: does it live, can it serve</li>
 <li><a href="/metrics">/metrics</a>: Prometheus metrics</li>

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEmbedded } from '../../src/embedded/server.ts'
 import { endServers, type ServerProcess, startServer } from '../support/server-process.ts'
@@ -18,7 +18,6 @@ let dir: string
 let server: ServerProcess
 let url: string
 let browser: Browser
-let context: BrowserContext
 let page: Page
 /** Addresses that the page asked for and that are not the server's. */
 const foreign: string[] = []
@@ -44,22 +43,7 @@ beforeAll(async () => {
       '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
     ],
   })
-  context = await browser.newContext({ viewport: { width: 1440, height: 920 } })
-  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(url).origin })
-  await context.route('**/*', (route) => {
-    const asked = route.request().url()
-    if (asked.startsWith(url)) return route.continue()
-    foreign.push(asked)
-    return route.abort()
-  })
-  page = await context.newPage()
-  page.on('websocket', (socket) => {
-    if (!socket.url().startsWith(url.replace('http', 'ws'))) foreign.push(socket.url())
-  })
-  page.on('pageerror', (error) => consoleErrors.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') consoleErrors.push(message.text())
-  })
+  page = await openPage()
 })
 
 afterAll(async () => {
@@ -73,6 +57,27 @@ afterAll(async () => {
     await (await startEmbedded({ dataDir: join(dir, 'data') })).stop()
   rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
 })
+
+/** A page of a browser that was never here: nothing is stored, and what it asks of other hosts is noted and refused. */
+async function openPage(): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 920 } })
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(url).origin })
+  await context.route('**/*', (route) => {
+    const asked = route.request().url()
+    if (asked.startsWith(url)) return route.continue()
+    foreign.push(asked)
+    return route.abort()
+  })
+  const page = await context.newPage()
+  page.on('websocket', (socket) => {
+    if (!socket.url().startsWith(url.replace('http', 'ws'))) foreign.push(socket.url())
+  })
+  page.on('pageerror', (error) => consoleErrors.push(error.message))
+  page.on('console', (message) => {
+    if (message.type() === 'error') consoleErrors.push(message.text())
+  })
+  return page
+}
 
 /** The result pane as a reader sees it; where it wraps a line does not matter. */
 // biome-ignore lint/performance/useDomNodeTextContent: the editor's lines stand in the DOM in another order than on the screen
@@ -137,6 +142,78 @@ describe('GraphiQL, by the README', () => {
     }
 
     await run('Prompt', '"ALREADY_PROMOTED"')
+  })
+
+  it('OPS-12: the tabs it opens with, gone through from left to right, do what they say; the subscription goes over WebSocket', async () => {
+    await page.context().close()
+    page = await openPage()
+    const sockets: string[] = []
+    page.on('websocket', (socket) => sockets.push(socket.url()))
+    await page.goto(new URL('/graphiql', url).href)
+    await page.locator('.graphiql-query-editor .view-lines').waitFor({ timeout: 60_000 })
+
+    const editor = (name: 'query' | 'variable') =>
+      page.locator(`.graphiql-${name}-editor, .graphiql-editor-tool`).nth(name === 'query' ? 0 : 1)
+    const open = async (name: string) => {
+      await page.locator('.graphiql-tab-button', { hasText: name }).click()
+      await expect.poll(() => page.locator('.graphiql-query-editor').textContent(), { timeout: 20_000 }).toContain(name)
+    }
+    const execute = async (text: string, operation?: string) => {
+      await page.locator('.graphiql-execute-button').click()
+      if (operation !== undefined) await page.getByRole('menuitem', { name: operation, exact: true }).click()
+      await expect.poll(shown, { timeout: 30_000, interval: 50 }).toContain(text)
+    }
+    const setVariables = async (variables: Record<string, unknown>) => {
+      await editor('variable').locator('.view-lines').first().click()
+      await page.keyboard.press('ControlOrMeta+A')
+      await page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(variables))
+      await page.keyboard.press('ControlOrMeta+V')
+    }
+    const session = 'ses_example01'
+
+    await execute('"created": true')
+    await open('Prompt')
+    await execute('"ADMITTED"')
+    await open('Watch')
+    await execute('"SUCCEEDED"')
+    expect(sockets).toEqual([`${url.replace('http', 'ws')}graphql`])
+    await page.getByRole('button', { name: /stop/i }).click()
+    await open('Read')
+    await execute('You wrote: Hello! Slowly, please.')
+
+    await open('Prompt')
+    await setVariables({
+      session,
+      message: 'msg_example02',
+      text: '/tool ask_user {"question":"Which colour?","options":["red","blue"]}',
+    })
+    await execute('"ADMITTED"')
+    await open('Inbox')
+    await expect
+      .poll(
+        async () => {
+          await page.locator('.graphiql-execute-button').click()
+          return shown()
+        },
+        { timeout: 30_000, interval: 500 },
+      )
+      .toContain('Which colour?')
+    const interaction = /"id": "(req_[^"]+)"/.exec(await shown())![1]!
+    await open('Answer')
+    await setVariables({ interaction, answer: 'red' })
+    await execute('"ANSWERED"', 'Answer')
+
+    await open('Prompt')
+    await setVariables({ session, message: 'msg_example03', text: '/tool wait {"ms":60000}' })
+    await execute('"ADMITTED"')
+    await open('Interrupt')
+    await execute('"phase"', 'Running')
+    await execute('"interrupted": true', 'Interrupt')
+
+    await open('Recoveries')
+    await execute('"recoveries": []', 'Recoveries')
+    if (process.env.SCREENSHOT_TABS)
+      await page.screenshot({ path: join(root, process.env.SCREENSHOT_TABS), animations: 'disabled' })
   })
 
   it('nothing was asked of another host, and the page had no errors', () => {

@@ -24,11 +24,21 @@ export interface Answer {
  * that reach the database are counted.
  */
 export async function serveLog(
-  options: { pool?: number; pingMs?: number; auth?: Auth; clock?: Clock; logLevel?: LogLevel } = {},
+  options: {
+    pool?: number
+    pingMs?: number
+    auth?: Auth
+    clock?: Clock
+    logLevel?: LogLevel
+    env?: Record<string, string>
+  } = {},
 ) {
   const database = await createTestDatabase()
   const { auth } = options
-  const fromNothing = await loadConfig({ env: { DATABASE_URL: database.url }, cwd: import.meta.dirname })
+  const fromNothing = await loadConfig({
+    env: { DATABASE_URL: database.url, ...options.env },
+    cwd: import.meta.dirname,
+  })
   const config: Config = { ...fromNothing, ...(auth && { auth }) }
   const lines: string[] = []
   const log = createLog(options.logLevel ?? 'info', { write: (line: string) => void lines.push(line) })
