@@ -4,9 +4,10 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type Db } from '../src/db.ts'
 import { event } from '../src/events.ts'
+import { newMessageId } from '../src/ids.ts'
 import { verifySession } from '../src/verify.ts'
 import { startCore } from '../test/support/core.ts'
-import { inStep, quiet } from '../test/support/cut-off.ts'
+import { cutOff, promoted, quiet } from '../test/support/cut-off.ts'
 import { ask, endServers, startServer } from '../test/support/server-process.ts'
 import type { BenchDatabase } from './database.ts'
 import { median, quantile, say } from './figures.ts'
@@ -93,7 +94,14 @@ async function cutOffMany(url: string, count: number): Promise<string[]> {
   const work = async () => {
     while (made < count) {
       made++
-      await inStep(maker.core, { model: 'demo/echo' })
+      const { sessionId, promptId, executionId } = await cutOff(maker.core, { model: 'demo/echo' })
+      const messageId = newMessageId()
+      await maker.core.eventLog.append({
+        sessionId,
+        events: [promoted(promptId), event('step.started', { messageId, model: 'demo/echo', executionId })],
+        fence: { executionId, owner: null, phases: ['READY'], live: false },
+        claim: { kind: 'move', to: 'UNKNOWN', messageId },
+      })
     }
   }
   await Promise.all(Array.from({ length: 200 }, work))

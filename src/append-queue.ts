@@ -17,7 +17,7 @@ import {
   prepareAppend,
 } from './append.ts'
 import { backoffMs, type Db, isTransient, isTransientState } from './db.ts'
-import { AppendRefusedError, asError, UnavailableError } from './errors.ts'
+import { AppendRefusedError, asError, isClaimRace, UnavailableError } from './errors.ts'
 
 const groupSizeMax = 128
 const groupsInFlightMax = 2
@@ -160,7 +160,7 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
     const { sessionId } = prepared.request
     let ambiguous = looksUp
     let last = cause
-    let duplicates = 0
+    let races = 0
     try {
       if (cause !== undefined && !isTransient(cause)) throw cause
       for (let attempt = 0; attempt < attemptsMax; attempt++) {
@@ -186,8 +186,8 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
             answer.constraint || null,
             answer.message ?? '',
           )
-          // A unique violation can be a race for an id; on a second look it is a plain conflict.
-          const isRace = answer.error === '23505' && duplicates++ === 0
+          // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
+          const isRace = (answer.error === '23505' || isClaimRace(refused)) && races++ === 0
           if (!isRace && !isTransientState(answer.error)) throw refused
           last = refused
         } catch (thrown) {

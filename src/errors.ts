@@ -26,6 +26,12 @@ export class AppendRefusedError extends Error {
   }
 }
 
+/**
+ * Did the claim move between the fence's look and the write, as when a renewal that began before the lease ran out commits just then?
+ * Nothing was written, and on a second look the fence sees it.
+ */
+export const isClaimRace = (thrown: unknown) => thrown instanceof AppendRefusedError && thrown.sqlState === 'HF003'
+
 /** The database could not be reached, or transient failures used up the retry budget. Nothing is half written; try again later. */
 export class UnavailableError extends Error {
   override name = 'UnavailableError'

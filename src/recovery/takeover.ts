@@ -3,6 +3,7 @@
 // the seq; whatever has moved since refuses it whole.
 
 import type { Db, Tx } from '../db.ts'
+import { isClaimRace } from '../errors.ts'
 import { type AppendRequest, appendIn, type Fence } from '../event-log.ts'
 import { type ExecutionPhase, event, type NewEvent, noUsage, type StepError } from '../events.ts'
 import { continuationIdOf, newQuarantineId } from '../ids.ts'
@@ -169,10 +170,16 @@ export async function takeOver(core: Core, sessionId: string, executionId: strin
       // A cleanup that its owner could not finish is not handed over; it is found by the scan of those who stay.
       if (decision.kind === 'Quarantine' && right.kind === 'handover') return 'gone'
       const { request, taken } = requestOf(core, sessionId, evidence, decision, right)
+      // Setting aside leaves the row alone, so a renewal under way would not be met: wait for it, then let the fence look.
+      if (decision.kind === 'Quarantine') await lockClaim(tx, sessionId)
       const outcome = await appendIn(tx, request, core.owner)
       if (outcome.kind === 'appended') return taken
       if (outcome.kind === 'conflict') throw new Error(`the id ${continuationIdOf(executionId)} is taken`)
       return outcome.kind === 'stale' ? 'stale' : 'gone'
+    }).catch((thrown: unknown): 'stale' => {
+      // Its owner was not gone: it was about to renew. No reason to set anything aside.
+      if (isClaimRace(thrown)) return 'stale'
+      throw thrown
     })
     if (taken === 'stale') continue
     if (taken !== 'gone') announce(core, sessionId, executionId, taken, right)
@@ -180,6 +187,12 @@ export async function takeOver(core: Core, sessionId: string, executionId: strin
   }
   // Somebody is busy with the session: it is no emergency, and the next scan looks again.
   return 'gone'
+}
+
+/** Waits for whoever is about to change the claim. The session first, as everywhere. */
+async function lockClaim(tx: Tx, sessionId: string): Promise<void> {
+  await tx.$queryRaw`SELECT id FROM "Session" WHERE id = ${sessionId} FOR NO KEY UPDATE`
+  await tx.$queryRaw`SELECT "sessionId" FROM "Claim" WHERE "sessionId" = ${sessionId} FOR NO KEY UPDATE`
 }
 
 const inTransaction = <T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T> => db.$transaction(work)

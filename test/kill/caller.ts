@@ -7,6 +7,7 @@ export interface Caller {
   call(query: string, variables: Record<string, unknown>): Promise<any>
   /** Requests that got no answer and were sent again. */
   retries(): number
+  answers(): number
 }
 
 const answerMsMax = 120_000
@@ -15,9 +16,11 @@ const attemptMsMax = 35_000
 
 export function createCaller(urls: () => string[]): Caller {
   let retries = 0
+  let answers = 0
   let turn = 0
   return {
     retries: () => retries,
+    answers: () => answers,
     async call(query, variables) {
       const body = JSON.stringify({ query, variables })
       const deadline = Date.now() + answerMsMax
@@ -40,7 +43,10 @@ export function createCaller(urls: () => string[]): Caller {
             data: unknown
             errors?: { message: string; extensions?: { code?: string } }[]
           }
-          if (errors === undefined) return data
+          if (errors === undefined) {
+            answers++
+            return data
+          }
           last = errors
           // The one code that a repeat mends: the database is away.
           if (!errors.every(({ extensions }) => extensions?.code === 'UNAVAILABLE'))

@@ -1,12 +1,16 @@
 // Server processes that are killed and started again, as a supervisor does it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ServerProcess, startServer } from '../support/server-process.ts'
+import type { Random } from './random.ts'
 
 export interface Fleet {
   /** Addresses of those that have said that they are ready and have not been killed. */
   urls(): string[]
-  /** Kills one at once, and starts another in its place. Says what it was killed in; `gone`: it had ended by itself. */
-  kill(n: number): Promise<'starting' | 'ready' | 'gone'>
+  /**
+   * Kills one at once, one that is ready if there is one and that is asked for, and starts another in its place. Says what it was killed
+   * in; `gone`: it had ended by itself.
+   */
+  kill(which: 'ready' | 'any', chance: Random): Promise<'starting' | 'ready' | 'gone'>
   size: number
   /** Resolves when all are ready. */
   ready(): Promise<void>
@@ -62,7 +66,11 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
   await allReady()
   return {
     urls: () => urls.filter((url) => url !== null),
-    async kill(n) {
+    async kill(which, chance) {
+      const all = servers.map((_, n) => n)
+      const ready = all.filter((n) => urls[n] !== null)
+      const among = which === 'ready' && ready.length > 0 ? ready : all
+      const n = among[chance.from(0, among.length - 1)]!
       const server = servers[n]!
       const whileStarting = urls[n] === null
       killed.add(server)

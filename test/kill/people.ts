@@ -15,6 +15,8 @@ export interface People {
   /** What should not have happened, as they saw it. */
   complaints: readonly string[]
   counts: Record<string, number>
+  /** How many answers they have got by now. */
+  answers(): number
   /** They finish what they are asking and leave, in the middle of whatever runs. */
   stop(): Promise<void>
   /** After all: decides and resolves what is open, asks for one last answer, and waits until the session is idle. */
@@ -22,7 +24,7 @@ export interface People {
 }
 
 const restMsMax = 90_000
-const lookMs = 60
+const lookMs = 150
 
 type Now = {
   seq: number
@@ -33,7 +35,7 @@ type Now = {
 }
 
 export function startPeople(urls: () => string[], count: number, chance: Random): People {
-  const { call, retries } = createCaller(urls)
+  const { call, retries, answers } = createCaller(urls)
   const sessionIds: string[] = []
   const admitted: { sessionId: string; messageId: string; text: string }[] = []
   const complaints: string[] = []
@@ -188,6 +190,7 @@ export function startPeople(urls: () => string[], count: number, chance: Random)
     admitted,
     complaints,
     counts,
+    answers,
     async stop() {
       stopped = true
       await Promise.all(working)
