@@ -1,13 +1,15 @@
 // Takes every guard of the table out, one after the other, and runs the tests that are mapped to it:
-//   npm run test:guards [-- id …] [--write] [--jobs n]
+//   npm run test:guards [-- id …] [--rest] [--write] [--jobs n]
 // Each mutant lives in a copy of the tree in a temporary directory. It has to be reached and its tests have to go red; without any mutant
 // they have to pass. Ends with 1 if one survives, is not reached, or the table does not fit the sources. DATABASE_URL names the server to
-// use, else an embedded one is started for the whole run. --write puts the result into docs/guards.md.
+// use, else an embedded one is started for the whole run. Results are kept in test-results/guards.json: --rest takes those that are not red
+// there, --write puts them into docs/guards.md once all are.
 
 import { spawn } from 'node:child_process'
 import {
   cpSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readFileSync,
   realpathSync,
@@ -16,7 +18,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { startEmbedded } from '../../src/embedded/server.ts'
@@ -43,24 +45,25 @@ function copy(parent: string, n: number) {
   symlinkSync(realpathSync(join(root, 'node_modules')), join(dir, 'node_modules'), 'junction')
   const marks = join(parent, `marks-${n}`)
   tellMarksOfDatabases(dir, marks)
-  return { dir, marks, output: join(parent, `output-${n}.json`) }
+  return { dir, marks }
 }
 type Copy = ReturnType<typeof copy>
 
 /** Runs these tests in the copy. */
-async function test({ dir, output }: Copy, url: string, files: string[], titles: string, bail: boolean): Promise<Run> {
+async function test({ dir }: Copy, url: string, files: string[], titles: string, bail: boolean): Promise<Run> {
+  const output = join(dir, 'test-results/guards.json')
   rmSync(output, { force: true })
   const args = [
     join(dir, 'node_modules/vitest/vitest.mjs'),
     'run',
     ...files.map((file) => `test/${file}`),
-    ...['-t', titles, '--reporter=json', `--outputFile=${output}`, '--testTimeout=20000', '--retry=0'],
+    ...['-t', titles, '--testTimeout=20000', '--retry=0'],
     ...(bail ? ['--bail=1'] : []),
   ]
   const { CI: _, ...env } = process.env
   const child = spawn(process.execPath, args, {
     cwd: dir,
-    env: { ...env, DATABASE_URL: url },
+    env: { ...env, DATABASE_URL: url, TEST_REPORT: 'guards' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let said = ''
@@ -90,7 +93,7 @@ async function baseline(at: Copy, url: string, chosen: readonly Guard[]): Promis
   const problems: string[] = []
   for (const [file, titles] of wanted) {
     const run = await test(at, url, [file], [...titles].map((one) => `(?:${one})`).join('|'), false)
-    if (run.error !== null) problems.push(`${file}: ${run.error}`)
+    if (run.error !== null) return [`${file}: ${run.error}`]
     problems.push(...run.failed.map((title) => `${file}: fails without any mutant: ${title}`))
     for (const one of titles)
       if (!run.passed.some((title) => new RegExp(one).test(title)))
@@ -114,10 +117,16 @@ async function judge(at: Copy, url: string, guard: Guard): Promise<Result> {
   return { guard, verdict: 'red', told: run.failed[0]! }
 }
 
+const kept = join(root, 'test-results/guards.json')
+type Kept = Omit<Result, 'guard'> & { seconds: number }
+const readKept = () =>
+  new Map(existsSync(kept) ? Object.entries(JSON.parse(readFileSync(kept, 'utf8')) as Record<string, Kept>) : [])
+
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      rest: { type: 'boolean' },
       write: { type: 'boolean' },
       jobs: { type: 'string', default: '1' },
       'skip-baseline': { type: 'boolean' },
@@ -130,6 +139,8 @@ async function main(): Promise<number> {
   }
   const chosen =
     positionals.length === 0 ? guards : guards.filter(({ id }) => positionals.some((one) => id.includes(one)))
+  const results = readKept()
+  const left = values.rest ? chosen.filter(({ id }) => results.get(id)?.verdict !== 'red') : [...chosen]
   const begunAt = Date.now()
   const parent = mkdtempSync(join(tmpdir(), 'holdfast-guards-'))
   const embedded = process.env.DATABASE_URL ? null : await startEmbedded({ dataDir: join(parent, 'data') })
@@ -137,36 +148,42 @@ async function main(): Promise<number> {
   try {
     const copies = Array.from({ length: Number(values.jobs) }, (_, n) => copy(parent, n))
     if (!values['skip-baseline']) {
-      const problems = await baseline(copies[0]!, url, chosen)
+      const problems = await baseline(copies[0]!, url, left)
       if (problems.length > 0) {
         console.error(`Without any mutant:\n${problems.join('\n')}`)
         return 1
       }
       console.log(`without any mutant all mapped tests pass (${Math.round((Date.now() - begunAt) / 1000)} s)`)
     }
-    const left = [...chosen]
-    const results: Result[] = []
+    const taken = [...left]
     await Promise.all(
       copies.map(async (at) => {
         for (let guard = left.shift(); guard !== undefined; guard = left.shift()) {
           const began = Date.now()
-          const result = await judge(at, url, guard)
-          results.push(result)
-          const told = result.told.replaceAll(/\s+/g, ' ').slice(0, result.verdict === 'broken' ? 1000 : 110)
-          console.log(
-            `${result.verdict.padEnd(11)} ${guard.id.padEnd(34)} ${((Date.now() - began) / 1000).toFixed(0)} s  ${told}`,
+          const { verdict, told } = await judge(at, url, guard).catch(
+            (thrown): Omit<Result, 'guard'> => ({ verdict: 'broken', told: String(thrown) }),
           )
+          const seconds = Math.round((Date.now() - began) / 1000)
+          results.set(guard.id, { verdict, told, seconds })
+          mkdirSync(dirname(kept), { recursive: true })
+          writeFileSync(kept, JSON.stringify(Object.fromEntries(results), null, 2))
+          const line = told.replaceAll(/\s+/g, ' ').slice(0, verdict === 'broken' ? 1000 : 110)
+          console.log(`${verdict.padEnd(11)} ${guard.id.padEnd(34)} ${seconds} s  ${line}`)
         }
       }),
     )
-    const bad = results.filter(({ verdict }) => verdict !== 'red')
+    const bad = taken.filter(({ id }) => results.get(id)?.verdict !== 'red')
     const seconds = Math.round((Date.now() - begunAt) / 1000)
     console.log(
-      `${results.length} guards taken out: ${results.length - bad.length} red, ${bad.length} not, in ${seconds} s`,
+      `${taken.length} guards taken out: ${taken.length - bad.length} red, ${bad.length} not, in ${seconds} s`,
     )
-    for (const { guard, verdict } of bad) console.log(`  ${verdict}: ${guard.id}`)
-    if (values.write && bad.length === 0 && chosen === guards)
-      writeFileSync(join(root, 'docs/guards.md'), report(guards, results, seconds))
+    for (const { id } of bad) console.log(`  ${results.get(id)?.verdict}: ${id}`)
+    const missing = guards.filter(({ id }) => results.get(id)?.verdict !== 'red')
+    if (values.write && missing.length > 0) console.log(`not written: ${missing.length} guards are not red`)
+    if (values.write && missing.length === 0) {
+      const rows = guards.map((guard) => ({ guard, ...results.get(guard.id)! }))
+      writeFileSync(join(root, 'docs/guards.md'), report(rows))
+    }
     return bad.length === 0 ? 0 : 1
   } finally {
     await embedded?.stop()
