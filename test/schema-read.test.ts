@@ -196,10 +196,12 @@ it('API-04: every id resolves by node; a message id gives its input until it is 
       requestExecution: false,
     }),
   )
+  const seen = new Set<string>()
   const typeOf = async (id: string) => {
     const { data, errors } = await served.ask('query ($id: ID!) { node(id: $id) { __typename id } }', { id })
     expect(errors).toBeUndefined()
     if (data.node) expect(data.node.id).toBe(id)
+    if (data.node) seen.add(data.node.__typename)
     return data.node?.__typename ?? null
   }
   expect(await typeOf(session)).toBe('Session')
@@ -220,6 +222,35 @@ it('API-04: every id resolves by node; a message id gives its input until it is 
     }),
   )
   expect(await typeOf('qua_.nodes1')).toBe('QuarantineEntry')
+  // What recovery hands out, and what the system itself writes into the history.
+  const recovered = {
+    executionId: 'exe_.nodes1',
+    assistantMessageId: 'msg_.nodes1',
+    continuationMessageId: 'msg_.nodes2',
+    phase: 'UNKNOWN' as const,
+    handover: false,
+  }
+  await served.append(
+    session,
+    event('step.recovered', recovered),
+    event('synthetic.appended', { messageId: 'msg_.nodes3', text: 'continue', hidden: false }),
+    event('prompt.promoted', {
+      messageId: 'msg_nodes0003',
+      inputKind: 'COMPACTION',
+      text: '',
+      attachments: [],
+      hidden: false,
+    }),
+    event('compaction.started', { messageId: 'msg_nodes0003', automatic: false }),
+  )
+  const handed = await served.ask(`{ session(id: "${session}") { recoveries { id continuationMessageId } } }`)
+  expect(await typeOf(handed.data.session.recoveries[0].id)).toBe('Recovery')
+  expect(await typeOf(handed.data.session.recoveries[0].continuationMessageId)).toBe('SessionInput')
+  expect(await typeOf('msg_.nodes3')).toBe('SyntheticMessage')
+  expect(await typeOf('msg_nodes0003')).toBe('CompactionMessage')
+  // Each kind of Node that there is has been asked for.
+  const { data: kinds } = await served.ask('{ __type(name: "Node") { possibleTypes { name } } }')
+  expect(kinds.__type.possibleTypes.map(({ name }: { name: string }) => name).sort()).toEqual([...seen].sort())
   for (const unknown of [
     '',
     'ses_',

@@ -124,6 +124,37 @@ describe('readers that stop reading', () => {
   }, 120_000)
 })
 
+describe('readers that come and go', () => {
+  it('STREAM-15: 2 000 subscriptions on one socket and 200 event streams, opened and closed, leave nothing behind a second later', async () => {
+    const served = await serve()
+    const sessionId = 'ses_wire000004'
+    await served.append(sessionId, created)
+    const target = { endpoint: served.endpoint, token: null, model: 'demo/echo' }
+    const socket = await openSocket(target)
+    open.push(socket)
+    const query = `subscription { sessionEvents(sessionId: "${sessionId}") { __typename } }`
+    for (let n = 0; n < 2000; n++) {
+      socket.send({ type: 'subscribe', id: `${n}`, payload: { query } })
+      // Some are closed while they start, some while they replay, some while they wait.
+      if (n % 3 > 0) await socket.got('next', `${n}`, n % 3)
+      socket.send({ type: 'complete', id: `${n}` })
+    }
+    for (let n = 0; n < 200; n++) {
+      const stream = await watchEventStream(target, sessionId, 0)
+      if (n % 2) await stream.synced()
+      stream.close()
+    }
+    // Behind this answer the socket has been read to its end.
+    socket.send({ type: 'ping' })
+    await socket.got('pong')
+    const left = () => served.core.doorbell.listeners() + served.core.live.listeners()
+    const closed = performance.now()
+    await vi.waitFor(() => expect(left()).toBe(0), { timeout: 20_000, interval: 10 })
+    expect(performance.now() - closed).toBeLessThan(1_000)
+    expect(socket.isOpen()).toBe(true)
+  }, 120_000)
+})
+
 describe('a proxy that closes what is silent', () => {
   // All times are a twentieth of the real ones: a proxy of 30 s, a minute of silence.
   const idleMs = 30_000 / 20
