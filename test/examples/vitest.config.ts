@@ -1,0 +1,15 @@
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitest/config'
+
+// Packs the package, and runs everything under examples/ in an empty project that has it: npm run test:examples
+export default defineConfig({
+  root: fileURLToPath(new URL('../..', import.meta.url)),
+  test: {
+    include: ['test/examples/*.ts'],
+    exclude: ['test/examples/vitest.config.ts'],
+    globalSetup: ['test/support/global-setup.ts'],
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+    reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'examples'}.json` }]],
+  },
+})
