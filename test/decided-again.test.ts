@@ -7,6 +7,8 @@ import { expireInteraction } from '../src/recovery/settle-rows.ts'
 import { admitPrompt } from '../src/runner/admit.ts'
 import { compactSession } from '../src/runner/compact.ts'
 import type { Core } from '../src/runner/core.ts'
+import { drain } from '../src/runner/drain.ts'
+import { isEligible, readWork } from '../src/runner/eligible.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
 import { resumeSession } from '../src/runner/resume.ts'
 import {
@@ -177,6 +179,29 @@ describe('LOG-25: decided again by the runner', () => {
       { error: { code: 'DECLINED', message: 'declined by the user: not today' } },
     ])
     expect(await interaction(stage, id)).toMatchObject({ state: 'DECLINED' })
+  })
+})
+
+describe('what may start', () => {
+  it('CLAIM-20: a drain that begins when its process stops already claims nothing', async () => {
+    const { a, s } = await two()
+    quiet(a.core)
+    await prompt(a.core, s)
+    expect(await drain({ ...a.core, stopping: AbortSignal.abort() }, s)).toEqual({ again: false })
+    expect(await stage.payloads(s, 'execution.started')).toEqual([])
+    expect(await stage.claim(s)).toBeNull()
+  })
+
+  it('REC-23, REC-44: no session that is parked, set aside, resting or claimed, whatever it owes', async () => {
+    const { a, s } = await two()
+    quiet(a.core)
+    await prompt(a.core, s)
+    const work = (await readWork(a.core.db, s))!
+    expect(isEligible(work)).toBe(true)
+    for (const not of [{ parked: true }, { quarantined: true }, { backingOff: true }])
+      expect(isEligible({ ...work, ...not }), JSON.stringify(not)).toBe(false)
+    const claim = { executionId: newExecutionId(), owner: 'own_.other', phase: 'READY' as const, live: false }
+    expect(isEligible({ ...work, claim })).toBe(false)
   })
 })
 

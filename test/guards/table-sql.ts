@@ -71,13 +71,6 @@ const door: Guard[] = [
     [['log.test.ts', 'LOG-03']],
   ),
   guard(
-    'door-fresh-snapshot',
-    'LEFT JOIN "Claim" c ON c."sessionId" = m.s\n    ) o;',
-    'LEFT JOIN (SELECT x.* FROM "Claim" x WHERE HIT(false) UNION ALL SELECT y.* FROM "Claim" y WHERE y.phase <> \'CANCELLING\') c ON c."sessionId" = m.s\n    ) o;',
-    'a claim that an interrupt moved from being overlooked',
-    [['claim.test.ts', 'CLAIM-26']],
-  ),
-  guard(
     'door-claimed',
     `WHEN m.c = 'acquire' AND c."sessionId" IS NOT NULL THEN 'claimed'`,
     `WHEN HIT(false) THEN 'claimed'`,

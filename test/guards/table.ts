@@ -37,7 +37,7 @@ const leases: Guard[] = [
     find: 'await core.leases.mustStart(hold)',
     replace: 'HIT(hold)',
     keeps: 'a provider request after the lease may have ended',
-    tests: [['claim-owner.test.ts', 'CLAIM-15.*a provider request|CLAIM-15']],
+    tests: [['claim-owner.test.ts', 'CLAIM-15']],
   },
   {
     id: 'compaction-must-start',
@@ -105,7 +105,7 @@ const leases: Guard[] = [
     find: 'if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null',
     replace: 'if (HIT(false)) return null',
     keeps: 'a process that stops, or whose life nobody can see, from claiming',
-    tests: [['claim-owner.test.ts', 'CLAIM-20']],
+    tests: [['decided-again.test.ts', 'a drain that begins']],
   },
 ]
 
@@ -251,7 +251,7 @@ const owners: Guard[] = [
     find: 'if (work.claim !== null || work.parked || work.quarantined || work.backingOff) return false',
     replace: 'if (HIT(work.claim !== null)) return false',
     keeps: 'sessions that are parked, set aside or resting from being run',
-    tests: [['admit.test.ts', 'ADM-30']],
+    tests: [['decided-again.test.ts', 'parked, set aside, resting']],
   },
 ]
 
