@@ -7,9 +7,7 @@ import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const into = resolve(process.argv[2] ?? '.')
-const { version, license, engines, devDependencies } = JSON.parse(
-  readFileSync(join(root, 'package.json'), 'utf8'),
-)
+const { version, license, engines, devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const typed = '@graphql-typed-document-node/core'
 
 execFileSync(process.execPath, [join(root, 'scripts/build-client.mjs')], { stdio: 'inherit' })

@@ -67,9 +67,7 @@ function Conversation({ sessionId }: { sessionId: string }) {
   return (
     <section>
       <p role="status">{state.phase}</p>
-      <ol>
-        {view && transcript(view).map((message) => <li key={message.id}>{wordsOf(message)}</li>)}
-      </ol>
+      <ol>{view && transcript(view).map((message) => <li key={message.id}>{wordsOf(message)}</li>)}</ol>
       {problem && <p role="alert">{problem}</p>}
       <form onSubmit={(submit) => void send(submit)}>
         <input aria-label="Prompt" value={text} onChange={(change) => setText(change.target.value)} />

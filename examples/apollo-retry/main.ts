@@ -2,7 +2,13 @@
 // whose answer was lost is admitted once, however often it is sent.   node --import tsx main.ts http://127.0.0.1:4000/
 import { ApolloClient, ApolloLink, HttpLink, InMemoryCache } from '@apollo/client/core'
 import { RetryLink } from '@apollo/client/link/retry'
-import { AdmitPromptDocument, CreateSessionDocument, newMessageId, newSessionId, problemOfThrown } from 'holdfast/client'
+import {
+  AdmitPromptDocument,
+  CreateSessionDocument,
+  newMessageId,
+  newSessionId,
+  problemOfThrown,
+} from 'holdfast/client'
 
 const server = process.argv[2] ?? 'http://127.0.0.1:4000/'
 

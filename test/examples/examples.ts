@@ -86,7 +86,10 @@ beforeAll(async () => {
   database = await createTestDatabase()
   url = await startServer()
   execFileSync(process.execPath, [join(root, 'scripts/pack-client.mjs'), dir], { stdio: 'ignore' })
-  unpack(join(dir, readdirSync(dir).find((name) => name.startsWith('holdfast-client-'))!), join(project, 'node_modules/holdfast'))
+  unpack(
+    join(dir, readdirSync(dir).find((name) => name.startsWith('holdfast-client-'))!),
+    join(project, 'node_modules/holdfast'),
+  )
   writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'empty', private: true, type: 'module' }))
 })
 afterAll(async () => {
@@ -105,7 +108,9 @@ describe('the tarball of the client', () => {
 
   it('runs with nothing beside it, and is small', async () => {
     const names = await inProject('-e', 'import("holdfast/client").then((all) => console.log(Object.keys(all).join()))')
-    expect(names.trim().split(',')).toEqual(expect.arrayContaining(['followSession', 'AdmitPromptDocument', 'newMessageId']))
+    expect(names.trim().split(',')).toEqual(
+      expect.arrayContaining(['followSession', 'AdmitPromptDocument', 'newMessageId']),
+    )
     expect(readdirSync(packed()).sort()).toEqual(['LICENSE', 'README.md', 'client', 'package.json', 'schema.graphql'])
     const code = transformSync(readFileSync(join(packed(), 'client/index.js'), 'utf8'), { minify: true }).code
     const bytes = gzipSync(code, { level: 9 }).length
@@ -119,18 +124,41 @@ describe('the tarball of the client', () => {
       symlinkSync(join(modules, name), join(project, 'node_modules', name))
     }
     mkdirSync(join(project, 'types'))
-    const use = "import * as client from 'holdfast/client'\nexport const id: string = client.newSessionId()\nexport type View = client.SessionView\n"
+    const use =
+      "import * as client from 'holdfast/client'\nexport const id: string = client.newSessionId()\nexport type View = client.SessionView\n"
     writeFileSync(join(project, 'types/use.ts'), use)
-    const strict = ['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--noEmit', '--types', 'node']
-    for (const [module, resolution] of [['nodenext', 'nodenext'], ['preserve', 'bundler']] as const)
-      await inProject(tsc, ...strict, '--target', 'es2023', '--module', module, '--moduleResolution', resolution, '--skipLibCheck', 'false', 'types/use.ts')
+    const strict = [
+      '--strict',
+      '--exactOptionalPropertyTypes',
+      '--noUncheckedIndexedAccess',
+      '--noEmit',
+      '--types',
+      'node',
+    ]
+    for (const [module, resolution] of [
+      ['nodenext', 'nodenext'],
+      ['preserve', 'bundler'],
+    ] as const)
+      await inProject(
+        tsc,
+        ...strict,
+        '--target',
+        'es2023',
+        '--module',
+        module,
+        '--moduleResolution',
+        resolution,
+        '--skipLibCheck',
+        'false',
+        'types/use.ts',
+      )
   })
 })
 
 describe('the examples, in an empty project', () => {
   beforeAll(async () => {
     cpSync(join(root, 'examples'), project, { recursive: true })
-    cpSync(join(root, 'test/examples/react-in-node.tsx'), join(project, 'react-in-node.tsx'))
+    cpSync(join(root, 'test/examples/react-in-node.ts'), join(project, 'react-in-node.ts'))
     rmSync(join(project, 'types'), { recursive: true, force: true })
     await inProject(codegen, '--config', 'codegen/codegen.ts')
   })
@@ -166,7 +194,7 @@ describe('the examples, in an empty project', () => {
   })
 
   it('Apollo and React: a session is made, a prompt sent, its answer shown, and the list follows', async () => {
-    const said = await example('react-in-node.tsx')
+    const said = await example('react-in-node.ts')
     expect(said).toContain('From React: IDLE')
     expect(said).toContain('Hello from React')
   })

@@ -1,4 +1,6 @@
 // The React example as a browser would run it, in a document without one. Prints what stands in the page when the answer is there.
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { Window } from 'happy-dom'
 import WebSocket from 'ws'
 
@@ -6,7 +8,9 @@ const url = new URL('graphql', process.argv[2]).href
 const page = new Window({ url })
 Object.assign(globalThis, { window: page, document: page.document, WebSocket })
 const document = page.document as unknown as Document
-const { mount } = await import('./apollo-react/main.tsx')
+// Copied into the project beside this file.
+const main = pathToFileURL(resolve('apollo-react/main.tsx')).href
+const { mount } = (await import(main)) as { mount(element: Element, url: string): () => void }
 
 const root = document.createElement('div')
 document.body.append(root)
@@ -29,7 +33,11 @@ const input = await found('the input', () => root.querySelector('input'))
 Object.getOwnPropertyDescriptor(Object.getPrototypeOf(input), 'value')!.set!.call(input, '/slow 20 Hello from React')
 input.dispatchEvent(new page.Event('input', { bubbles: true }) as unknown as Event)
 ;(await found('the button', () => button('Send'))).click()
-await found('the answer', () => [...root.querySelectorAll('ol li')].some((one) => one.textContent?.includes('from React') && one.textContent.includes('demo/echo')))
+await found('the answer', () =>
+  [...root.querySelectorAll('ol li')].some(
+    (one) => one.textContent?.includes('from React') && one.textContent.includes('demo/echo'),
+  ),
+)
 await found('the list', () => root.querySelector('ul')?.textContent?.includes('From React: IDLE'))
 for (const line of root.querySelectorAll('li')) console.log(line.textContent)
 unmount()
