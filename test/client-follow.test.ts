@@ -13,6 +13,7 @@ import { type Carrier, carriers, holds, inPhase, isLive, reloaded, shown } from 
 import { type Link, openLink } from './support/link.ts'
 import { type Served, serveLog } from './support/served.ts'
 import { manualClock, newSessionId, titled, until } from './support/stream-process.ts'
+import { inSeconds, jwtAuth, secret, token } from './support/tokens.ts'
 
 let served: Served
 let link: Link
@@ -221,6 +222,42 @@ describe('how it ends, and how it does not', () => {
     expect(await follower.ended).toMatchObject({ reason: 'UNAUTHENTICATED', problem: { code: 'UNAUTHENTICATED' } })
     expect(asked).toEqual(['Bearer token1', 'Bearer token2'])
   })
+
+  it.each(['fetch and SSE', 'graphql-ws'])(
+    'STREAM-16, SEC-03: over %s a token that expires is renewed without a gap; one that is of no use ends it',
+    async (name) => {
+      const guarded = await serveLog({ auth: jwtAuth({ secret }) })
+      try {
+        const sessionId = newSessionId()
+        const created = { tenant: 'a', title: null, instructions: null, model: 'demo/echo' }
+        await guarded.append(sessionId, event('session.created', created))
+        let tokens = 0
+        const fresh = () => {
+          tokens++
+          return token({ tenant: 'a' }, { exp: inSeconds(Date.now(), 3) })
+        }
+        const carrier = carriers[name]!(guarded.endpoint, fresh)
+        carried.push(carrier)
+        const { follower, seqs } = follow({ sessionId, transport: carrier.transport })
+        await inPhase(follower, 'LIVE')
+        for (let n = 1; n <= 2; n++) {
+          await inPhase(follower, 'OFFLINE')
+          expect(follower.current().state).toMatchObject({ problem: { code: 'UNAUTHENTICATED' } })
+          await guarded.append(sessionId, titled(`unseen ${n}`))
+          await until(() => isLive(follower), 'a new token')
+        }
+        expect(seqs()).toEqual([2, 3])
+        expect(tokens).toBeGreaterThanOrEqual(3)
+
+        const useless = carriers[name]!(guarded.endpoint, 'no-token-at-all')
+        carried.push(useless)
+        const refused = follow({ sessionId, transport: useless.transport }).follower
+        expect(await refused.ended).toMatchObject({ reason: 'UNAUTHENTICATED' })
+      } finally {
+        await guarded.close()
+      }
+    },
+  )
 
   it('what the server refuses for good ends it with the reason', async () => {
     const elsewhere = fetchTransport({ url: new URL('/nothing-here', link.url).href })
