@@ -99,6 +99,28 @@ describe('the rooms', () => {
   })
 })
 
+describe('the console', () => {
+  const console_ = files.filter((file) => /^web\/src\/.*\.tsx?$/.test(file))
+
+  it('knows of the server nothing but the typed client, and no file of it is long', () => {
+    expect(console_.length).toBeGreaterThan(40)
+    const wrong = console_.flatMap((file) =>
+      importsOf(file)
+        .filter((target) => !/^(web\/src|src\/client)\//.test(target))
+        .map((target) => `${file} imports ${target}`),
+    )
+    expect(wrong).toEqual([])
+    expect(console_.flatMap((file) => importsOf(file).filter((target) => !existsSync(join(root, target))))).toEqual([])
+    expect(console_.filter((file) => read(file).split('\n').length > 250)).toEqual([])
+  })
+
+  it('SEC-12: nothing in it makes elements of text', () => {
+    const makes =
+      /dangerouslySetInnerHTML|\.innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function\(|rehype-raw/
+    expect(console_.filter((file) => makes.test(code(file)))).toEqual([])
+  })
+})
+
 describe('sizes', () => {
   const linesMax = 400
   /** Why a file may be longer stands beside it. */

@@ -4,14 +4,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
+import { brotliCompress, constants, gzip } from 'node:zlib'
 
 // The web console: the files that `npm start`, or the packing of a release, has built from web/. They are small and few, so they are
 // held in memory; what is asked for is looked up among them and never becomes a path.
 
 interface File {
   body: Buffer
-  gzipped: Buffer | null
+  /** By content coding, those that make it smaller, the smallest first. */
+  coded: readonly (readonly [name: string, body: Buffer])[]
   type: string
   etag: string
   /** Its name has a hash of its content: it never changes. */
@@ -61,16 +62,25 @@ export async function loadConsole(directory = builtAt()): Promise<ConsoleFiles |
     const path = join(entry.parentPath, entry.name)
     const name = path.slice(directory.length).replaceAll('\\', '/')
     const body = readFileSync(path)
-    const gzipped = await promisify(gzip)(body, { level: 6 })
+    const coded = await codings(body)
     files.set(name === '/index.html' ? '/' : name, {
       body,
-      gzipped: gzipped.length < body.length ? gzipped : null,
+      coded,
       type,
       etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`,
       immutable: name.startsWith('/assets/'),
     })
   }
   return files
+}
+
+async function codings(body: Buffer): Promise<[string, Buffer][]> {
+  const quality = { [constants.BROTLI_PARAM_QUALITY]: 5 }
+  const both: [string, Buffer][] = [
+    ['br', await promisify(brotliCompress)(body, { params: quality })],
+    ['gzip', await promisify(gzip)(body)],
+  ]
+  return both.filter(([, coded]) => coded.length < body.length)
 }
 
 /** Answers with a file of the console. */
@@ -83,12 +93,12 @@ export function sendFile(request: IncomingMessage, response: ServerResponse, fil
     response.end()
     return
   }
-  const zipped = file.gzipped !== null && /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
-  const body = zipped ? file.gzipped! : file.body
+  const accepted = String(request.headers['accept-encoding'] ?? '').split(/\s*,\s*/)
+  const [coding, body] = file.coded.find(([name]) => accepted.includes(name)) ?? [null, file.body]
   response.writeHead(200, {
     'content-type': file.type,
     'content-length': body.length,
-    ...(zipped && { 'content-encoding': 'gzip' }),
+    ...(coding !== null && { 'content-encoding': coding }),
     'content-security-policy': policy,
     'cross-origin-opener-policy': 'same-origin',
     'referrer-policy': 'no-referrer',

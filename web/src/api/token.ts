@@ -16,3 +16,10 @@ export const authorization = () => {
   const value = token.get()
   return value === null ? undefined : `Bearer ${value}`
 }
+
+/** Leaves nothing of whoever was here: no token, no unsent prompt that the next one would send, no draft. */
+export function signOut(): void {
+  sessionStorage.clear()
+  for (const name of Object.keys(localStorage)) if (name.startsWith('holdfast.draft.')) localStorage.removeItem(name)
+  location.reload()
+}

@@ -1,7 +1,7 @@
 import { ActionIcon, Button, Tooltip, useMantineColorScheme } from '@mantine/core'
 import { InboxDocument } from '../../../src/client/generated/graphql.ts'
 import { useStore } from '../api/store.ts'
-import { token } from '../api/token.ts'
+import { signOut, token } from '../api/token.ts'
 import { useLiveQuery } from '../api/use-live-query.ts'
 import { Icon } from '../parts/Icon.tsx'
 import { useTroubles } from '../recovery/use-troubles.ts'
@@ -47,18 +47,12 @@ export function Sidebar({ onKeys }: { onKeys: () => void }) {
       <SessionList />
       <div className="sidebar-foot">
         <a href="/graphiql">GraphiQL</a>
-        <a href="/metrics">Metrics</a>
+        {/* A link cannot carry the token that this address then asks for. */}
+        {!signedIn && <a href="/metrics">Metrics</a>}
         <a href="/readyz">Health</a>
         <span className="spring" />
         {signedIn && (
-          <button
-            type="button"
-            className="link-button"
-            onClick={() => {
-              token.set(null)
-              location.reload()
-            }}
-          >
+          <button type="button" className="link-button" onClick={signOut}>
             Sign out
           </button>
         )}

@@ -95,8 +95,8 @@ function Retry({ retry }: { retry: NonNullable<AssistantView['retry']> }) {
   const seconds = useSecondsUntil(retry.retryAt === null ? null : Date.parse(retry.retryAt))
   return (
     <p className="retry">
-      <code>{retry.error.code}</code> {retry.error.message} Attempt {retry.attempt} failed;{' '}
-      <span data-live>{seconds > 0 ? `the next one in ${seconds} s.` : 'trying again.'}</span>
+      <code>{retry.error.code}</code> {retry.error.message} Attempt {retry.attempt - 1} failed;{' '}
+      <span data-live>{seconds > 0 ? `the next one in ${seconds} s.` : 'the next one begins.'}</span>
     </p>
   )
 }

@@ -56,7 +56,7 @@ export function Transcript(props: { view: SessionView; earlier: boolean; loadEar
   }
 
   return (
-    <div className="transcript-frame">
+    <div className="transcript-frame" data-messages={count}>
       <VList
         ref={list}
         className="transcript"

@@ -1,9 +1,9 @@
 import { memo } from 'react'
 import Markdown, { type Components } from 'react-markdown'
-import rehypeHighlight from 'rehype-highlight'
 import remarkGfm from 'remark-gfm'
 import { blocksOf } from './blocks.ts'
 import { CodeBlock } from './CodeBlock.tsx'
+import { useHighlighter } from './highlighter.ts'
 import './highlight.css'
 
 // What a model or a tool writes is never trusted (SEC-12): raw HTML stays text, only the addresses of links are followed and only by a
@@ -32,11 +32,10 @@ const components: Components = {
   ),
 }
 const remark = [remarkGfm]
-const rehype: [[typeof rehypeHighlight, { detect: boolean }]] = [[rehypeHighlight, { detect: false }]]
 
 const Block = memo(function Block({ text }: { text: string }) {
   return (
-    <Markdown components={components} remarkPlugins={remark} rehypePlugins={rehype}>
+    <Markdown components={components} remarkPlugins={remark} rehypePlugins={useHighlighter(text)}>
       {text}
     </Markdown>
   )

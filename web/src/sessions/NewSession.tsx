@@ -1,4 +1,4 @@
-import { Select, Textarea, TextInput } from '@mantine/core'
+import { NativeSelect, Textarea, TextInput } from '@mantine/core'
 import { useEffect, useState } from 'react'
 import { ModelsDocument } from '../../../src/client/generated/graphql.ts'
 import { newMessageId, newSessionId } from '../../../src/client/ids.ts'
@@ -30,16 +30,13 @@ export function NewSession() {
           <code>{'/tool ask_user {"question":"Which colour?","options":["red","blue"]}'}</code> with the demo model.
         </p>
         <div className="new-fields">
-          <Select
+          <NativeSelect
             label="Model"
-            data={models ?? []}
-            value={chosen}
-            placeholder="The server's default"
-            searchable
-            clearable
-            onChange={(value) => {
-              setModel(value)
-              if (value === null) localStorage.removeItem(lastModel)
+            data={[{ value: '', label: 'As the server is set' }, ...(models ?? [])]}
+            value={chosen ?? ''}
+            onChange={({ currentTarget: { value } }) => {
+              setModel(value || null)
+              if (value === '') localStorage.removeItem(lastModel)
               else localStorage.setItem(lastModel, value)
             }}
           />

@@ -10,6 +10,7 @@ const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
   minute: '2-digit',
   second: '2-digit',
+  hourCycle: 'h23',
   fractionalSecondDigits: 3,
 })
 

@@ -16,6 +16,8 @@ const one = (title: string, detail = '', tone: Described['tone'] = 'quiet', outl
   outline,
 })
 const short = (text: string, most = 120) => (text.length <= most ? text : `${text.slice(0, most)}…`)
+/** Ids are long, and their ends tell them apart. */
+const tail = (id: string | number) => `…${String(id).slice(-8)}`
 const tokens = ({ inputTokens, outputTokens }: { inputTokens: number; outputTokens: number }) =>
   `${inputTokens} in, ${outputTokens} out`
 const failure = ({ code, message }: { code: string; message: string }) => short(`${code}: ${message}`, 200)
@@ -44,9 +46,13 @@ export function describe(event: SessionEventFieldsFragment): Described {
     case 'PromptWithdrawn':
       return one('Prompt withdrawn')
     case 'InterruptRequested':
-      return one('Stop asked for', event.interruptedExecutionId ?? 'nothing was running', 'warn')
+      return one(
+        'Stop asked for',
+        event.interruptedExecutionId ? tail(event.interruptedExecutionId) : 'nothing was running',
+        'warn',
+      )
     case 'ExecutionStarted':
-      return one('Execution started', event.executionId, 'busy')
+      return one('Execution started', tail(event.executionId), 'busy')
     case 'ExecutionSettled':
       return one(
         `Execution ${event.outcome.toLowerCase()}`,
@@ -66,9 +72,13 @@ export function describe(event: SessionEventFieldsFragment): Described {
     case 'StepInterrupted':
       return one('Step interrupted', failure(event.error), 'warn')
     case 'StepRetryScheduled':
-      return one(`Attempt ${event.attempt} failed`, failure(event.error), 'warn')
+      return one(`Attempt ${event.attempt - 1} failed`, failure(event.error), 'warn')
     case 'StepRecovered':
-      return one('Recovered', `${event.phase}${event.handover ? ' · handed over' : ''} · ${event.executionId}`, 'warn')
+      return one(
+        'Recovered',
+        `${event.phase}${event.handover ? ' · handed over' : ''} · ${tail(event.executionId)}`,
+        'warn',
+      )
     case 'ToolCalled':
       return one(`Tool called: ${event.name}`, short(JSON.stringify(event.toolInput) ?? ''), 'busy', false)
     case 'ToolStarted':

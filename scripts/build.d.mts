@@ -1,0 +1,2 @@
+export declare const serverBundle: string
+export declare function buildStale(): Promise<void>
