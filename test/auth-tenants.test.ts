@@ -201,7 +201,7 @@ describe('what a tenant reads', () => {
         `query ($ids: String!) { sessions${list} found: sessions(first: 200, search: $ids) { edges { node { id } } }
         interactions(first: 200, open: null) { edges { node { id session { id } } } } quarantine${list}
         ${Object.entries(ids)
-          .map(([name, id]) => `${name}: node(id: "${id}") { id }`)
+          .map(([name, id]) => `as_${name}: node(id: "${id}") { id }`)
           .join(' ')}
         verify: verifySession(id: "${ids.session}") { consistent differences } }`,
         { ids: 'secret plan' },
@@ -212,7 +212,7 @@ describe('what a tenant reads', () => {
       expect(listed('found')).toEqual([ids.session])
       expect(listed('interactions')).toEqual([ids.interaction])
       expect(listed('quarantine')).toEqual([ids.quarantine])
-      for (const [name, id] of Object.entries(ids)) expect(data[name], name).toEqual({ id })
+      for (const [name, id] of Object.entries(ids)) expect(data[`as_${name}`], name).toEqual({ id })
       expect(data.verify).toEqual({ consistent: true, differences: [] })
     },
   )
