@@ -55,22 +55,25 @@ export const armedRecoveries = (db: Tx, after: { sessionId: string; id: string }
    ORDER BY r."sessionId", r.id LIMIT ${pageSize}`
 
 /**
- * Sessions that the system itself must start: armed inputs, decided interactions, steps owed. Not those that are claimed, parked, set
- * aside, not due yet, or waiting for a person with nothing decided.
+ * Sessions in which something is armed or owed: inputs, decided interactions, steps. `due`: the system itself must start it now; not one
+ * that is claimed, parked, set aside, not due yet, or waiting for a person with nothing decided. The page is cut before that is looked at,
+ * so that with thousands of them each page costs no more than itself.
  */
-export const owedSessions = (db: Tx, after: string): Promise<{ id: string }[]> => db.$queryRaw`
-  SELECT s.id
-    FROM (SELECT "sessionId" AS id FROM "Input" WHERE "wakePending" AND "sessionId" > ${after}
-          UNION SELECT "sessionId" FROM "Interaction" WHERE "wakePending" AND "sessionId" > ${after}
-          UNION SELECT o.id FROM "Session" o WHERE o."stepOwed" AND o.id > ${after}) owed
+export const owedSessions = (db: Tx, after: string): Promise<{ id: string; due: boolean }[]> => db.$queryRaw`
+  SELECT s.id,
+         s."parkedReason" IS NULL AND (s."retryAt" IS NULL OR s."retryAt" <= (SELECT holdfast_now()))
+         AND NOT EXISTS (SELECT 1 FROM "Claim" c WHERE c."sessionId" = s.id)
+         AND NOT EXISTS (SELECT 1 FROM "Quarantine" q
+                          WHERE q."sessionId" = s.id AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION')
+         AND (NOT EXISTS (SELECT 1 FROM "Interaction" n WHERE n."sessionId" = s.id AND n.state = 'OPEN')
+              OR EXISTS (SELECT 1 FROM "Interaction" n WHERE n."sessionId" = s.id AND n."wakePending")) AS due
+    FROM (SELECT id FROM (
+            (SELECT DISTINCT "sessionId" AS id FROM "Input" WHERE "wakePending" AND "sessionId" > ${after} ORDER BY id LIMIT ${pageSize})
+            UNION (SELECT DISTINCT "sessionId" FROM "Interaction" WHERE "wakePending" AND "sessionId" > ${after} ORDER BY 1 LIMIT ${pageSize})
+            UNION (SELECT o.id FROM "Session" o WHERE o."stepOwed" AND o.id > ${after} ORDER BY o.id LIMIT ${pageSize})) found
+           ORDER BY id LIMIT ${pageSize}) owed
     JOIN "Session" s ON s.id = owed.id
-   WHERE s."parkedReason" IS NULL AND (s."retryAt" IS NULL OR s."retryAt" <= (SELECT holdfast_now()))
-     AND NOT EXISTS (SELECT 1 FROM "Claim" c WHERE c."sessionId" = s.id)
-     AND NOT EXISTS (SELECT 1 FROM "Quarantine" q
-                      WHERE q."sessionId" = s.id AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION')
-     AND (NOT EXISTS (SELECT 1 FROM "Interaction" n WHERE n."sessionId" = s.id AND n.state = 'OPEN')
-          OR EXISTS (SELECT 1 FROM "Interaction" n WHERE n."sessionId" = s.id AND n."wakePending"))
-   ORDER BY s.id LIMIT ${pageSize}`
+   ORDER BY s.id`
 
 export interface ExpiringKey {
   id: string

@@ -271,10 +271,12 @@ const redriveRecoveries = (scan: Scan) =>
   })
 
 const wakeOwed = (scan: Scan) =>
-  eachRow<{ id: string }>(
+  eachRow<{ id: string; due: boolean }>(
     scan,
     (db, after) => passes.owedSessions(db, after?.id ?? ''),
-    async ({ id }) => wakeOnce(scan, id),
+    async ({ id, due }) => {
+      if (due) wakeOnce(scan, id)
+    },
   )
 
 const expireInteractions = (scan: Scan) =>
