@@ -18,6 +18,14 @@ const reachedMsMax = 60_000
 // A server that takes the connection and dies says nothing any more.
 const silentMsMax = 5_000
 
+/** One that is given up while it connects says so when nobody listens any more. */
+class Socket extends WebSocket {
+  constructor(...from: ConstructorParameters<typeof WebSocket>) {
+    super(...from)
+    this.on('error', () => {})
+  }
+}
+
 export function watch(urls: () => string[], sessionId: string, turn: number): Watcher {
   const faults: string[] = []
   let seen = 0
@@ -30,7 +38,7 @@ export function watch(urls: () => string[], sessionId: string, turn: number): Wa
     address.protocol = 'ws:'
     const client = createClient({
       url: address.href,
-      webSocketImpl: WebSocket,
+      webSocketImpl: Socket,
       retryAttempts: 0,
       connectionAckWaitTimeout: silentMsMax,
       keepAlive: silentMsMax,
