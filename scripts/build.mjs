@@ -1,7 +1,7 @@
 // Makes dist/: the server as one file, and the web console in dist/web. `node scripts/build.mjs` makes both; a start makes what is stale.
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { argv } from 'node:process'
+import process, { argv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -39,8 +39,16 @@ async function buildServer() {
 }
 
 async function buildConsole() {
-  const { build } = await import('vite')
-  await build({ configFile: join(root, 'web/vite.config.ts'), logLevel: 'error' })
+  // Whoever starts this as a test or in development gets the same console: React has a slow build of itself for those.
+  const before = process.env.NODE_ENV
+  process.env.NODE_ENV = 'production'
+  try {
+    const { build } = await import('vite')
+    await build({ configFile: join(root, 'web/vite.config.ts'), mode: 'production', logLevel: 'error' })
+  } finally {
+    if (before === undefined) delete process.env.NODE_ENV
+    else process.env.NODE_ENV = before
+  }
 }
 
 /** Makes what is missing or older than its sources; the two beside each other. */

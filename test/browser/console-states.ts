@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { event, type NewEvent, noUsage } from '../../src/events.ts'
 import { type HttpServer, serveHttp } from '../../src/http/serve.ts'
 import { takeOver } from '../../src/recovery/takeover.ts'
+import { builtinTools } from '../../src/runner/tools/builtin.ts'
 import { axe, conversation, launch, openTab, promptOf, say, type Tab } from '../support/browser.ts'
 import { eventually, startCore, type TestCore } from '../support/core.ts'
 import { cutOff, inconsistencies, inStep, phased, startTool } from '../support/cut-off.ts'
@@ -51,7 +52,7 @@ beforeAll(async () => {
   database = await createTestDatabase()
   running = await startCore({
     url: database.url,
-    config: { model, recoveryAttempts: 1, pollMs: 100 },
+    config: { model, recoveryAttempts: 1, pollMs: 100, tools: builtinTools },
     tools: [
       {
         name: 'deploy',
@@ -218,6 +219,7 @@ describe('accessibility', () => {
   for (const colorScheme of ['light', 'dark'] as const)
     it(`axe finds nothing on any page, ${colorScheme}, wide and narrow`, async () => {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+      await page.setViewportSize({ width: 1280, height: 820 })
       const found: Record<string, string[]> = {}
       const look = async (name: string) => {
         const violations = await axe(page)
@@ -257,13 +259,12 @@ describe('accessibility', () => {
       await page.getByRole('button', { name: 'Sessions' }).click()
       await page.locator('.session-item').first().waitFor()
       await look('narrow list')
-      await page.locator('.session-item').first().click()
+      await page.locator('.session-item').filter({ hasText: '/reason think' }).first().click()
       await page.getByRole('button', { name: 'Dismiss and stop' }).waitFor()
       await look('narrow conversation')
       // Nothing is cut off at the side.
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390)
       await page.getByRole('button', { name: 'Dismiss and stop' }).click()
-      await page.setViewportSize({ width: 1280, height: 820 })
       expect(found).toEqual({})
     })
 })

@@ -10,6 +10,8 @@ import { until } from '../support/until.ts'
 // The web console as somebody uses it for a day: two tabs on one session, and a server that dies in between.
 
 const config = fileURLToPath(new URL('../support/console-tools.mjs', import.meta.url))
+/** High enough for whole conversations: what is not on the screen is not drawn. */
+const tall = { viewport: { width: 1280, height: 6000 } }
 let database: TestDatabase
 let server: ServerProcess
 let url: string
@@ -37,7 +39,7 @@ async function bothShow(...words: string[]): Promise<string> {
 
 /** Another page on the same session shows, from a snapshot, what this one has come to event by event. */
 async function reloadShowsTheSame(page: Page): Promise<void> {
-  const fresh = await openTab(browser, page.url())
+  const fresh = await openTab(browser, page.url(), tall)
   try {
     await until(async () => {
       const [stayed, loaded] = await Promise.all([conversation(page), conversation(fresh.page)])
@@ -61,9 +63,9 @@ beforeAll(async () => {
   database = await createTestDatabase()
   ;[browser] = await Promise.all([launch(), start()])
   link = await openLink(url)
-  one = await openTab(browser, url)
+  one = await openTab(browser, url, tall)
   // The second tab's wire to the server can be cut.
-  two = await openTab(browser, link.url)
+  two = await openTab(browser, link.url, tall)
 })
 afterAll(async () => {
   await browser?.close()
@@ -246,6 +248,27 @@ describe('the console', () => {
     expect(occurrences(await conversation(page), 'You: a thought that is not finished')).toBe(1)
     await until(() => page.evaluate(() => sessionStorage.getItem('holdfast.outbox'))).toBe('[]')
     await page.unroute('**/graphql')
+  })
+
+  it('a session that the server refuses gives its prompt back', async () => {
+    const { page } = one
+    const before = page.url()
+    // A model that has gone since the page read the list.
+    await page.route('**/graphql', (route) => {
+      const body = route.request().postData() ?? ''
+      if (!body.includes('createSession(')) return route.fallback()
+      return route.fallback({ postData: body.replace('"model":null', '"model":"no/such-model"') })
+    })
+    await page.keyboard.press('Alt+N')
+    await page.waitForURL(/#\/new/)
+    await say(page, 'a prompt to be refused')
+    await until(() => page.getByRole('alert').textContent()).toContain('no/such-model')
+    await page.unroute('**/graphql')
+    await page.getByRole('button', { name: 'Take back to edit' }).click()
+    await until(() => promptOf(page).inputValue()).toBe('a prompt to be refused')
+    await promptOf(page).fill('')
+    await page.goto(before)
+    await until(() => page.locator('.session-header').count()).toBe(1)
   })
 
   it('search, rename, archive and back; the timeline has the steps', async () => {

@@ -1,6 +1,6 @@
 import { SessionActivityDocument, type SessionSummaryFragment } from '../../../src/client/generated/graphql.ts'
 import { apollo, codeOf } from './apollo.ts'
-import { lost } from './connection.ts'
+import { connection, retrying } from './connection.ts'
 import { backOffMs, pause } from './retry.ts'
 
 type Listener = (row: SessionSummaryFragment) => void
@@ -22,13 +22,13 @@ async function run(): Promise<void> {
   for (let attempt = 0; listeners.size > 0; attempt++) {
     const begun = Date.now()
     const ended = await once()
-    if (ended === 'UNAUTHENTICATED') break
+    if (ended === 'UNAUTHENTICATED' || connection.get().state === 'signedOut') break
     // One that lasted was no failed try.
     if (Date.now() - begun > 5000) attempt = 0
     const ms = backOffMs(attempt, 10_000)
-    lost(attempt, Date.now() + ms)
+    retrying(attempt, Date.now() + ms)
     await pause(ms)
-    lost(attempt, null)
+    retrying(attempt, null)
   }
   running = false
 }

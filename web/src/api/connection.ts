@@ -20,9 +20,15 @@ export function connected(): void {
   epoch.set(epoch.get() + 1)
 }
 
-export function lost(attempt: number, retryAt: number | null): void {
+/** The socket has closed. */
+export function disconnected(): void {
+  if (connection.get().state === 'open') connection.set({ state: 'lost', since: Date.now(), attempt: 0, retryAt: null })
+}
+
+/** When it is tried next; null: right now. Says nothing where there is a connection: others may have brought it back meanwhile. */
+export function retrying(attempt: number, retryAt: number | null): void {
   const now = connection.get()
-  if (now.state === 'signedOut') return
+  if (now.state === 'open' || now.state === 'signedOut') return
   connection.set({ state: 'lost', since: now.state === 'lost' ? now.since : Date.now(), attempt, retryAt })
 }
 

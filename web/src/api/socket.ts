@@ -1,6 +1,6 @@
 import { createClient } from 'graphql-ws'
 import { webSocketOptions } from '../../../src/client/web-socket.ts'
-import { connected, connection, lost, signedOut } from './connection.ts'
+import { connected, disconnected, signedOut } from './connection.ts'
 import { tryNow } from './retry.ts'
 import { token } from './token.ts'
 
@@ -18,5 +18,5 @@ socket.on('closed', (event) => {
   const code = event instanceof CloseEvent ? event.code : 0
   // 4401: the server knows nobody by this token. 4403: it refused the connection's first message.
   if (code === 4401 || code === 4403) signedOut(token.get() !== null)
-  else if (connection.get().state === 'open') lost(0, null)
+  else disconnected()
 })

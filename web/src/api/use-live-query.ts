@@ -5,9 +5,11 @@ import { apollo } from './apollo.ts'
 import { epoch } from './connection.ts'
 import { useStore } from './store.ts'
 
-const restMs = 700
+/** After a change of some session's status, and after one that only moved; so long it waits, and gathers what else happens. */
+const changedMs = 200
+const movedMs = 3000
 
-/** A query over all sessions that is asked again when one of them moves (at most once in `restMs`), or when the connection is back. */
+/** A query over all sessions that is asked again when one of them moves, or when the connection is back. */
 export function useLiveQuery<Data, Variables extends OperationVariables>(
   query: TypedDocumentNode<Data, Variables>,
   variables: Variables,
@@ -38,11 +40,19 @@ export function useLiveQuery<Data, Variables extends OperationVariables>(
   useEffect(() => {
     void load()
     let timer: ReturnType<typeof setTimeout> | undefined
-    const stop = onActivity(() => {
-      timer ??= setTimeout(() => {
-        timer = undefined
-        void load()
-      }, restMs)
+    let due = Number.POSITIVE_INFINITY
+    const statuses = new Map<string | number, string>()
+    const run = () => {
+      due = Number.POSITIVE_INFINITY
+      void load()
+    }
+    const stop = onActivity(({ id, status }) => {
+      const ms = statuses.get(id) === status ? movedMs : changedMs
+      statuses.set(id, status)
+      if (Date.now() + ms >= due) return
+      due = Date.now() + ms
+      clearTimeout(timer)
+      timer = setTimeout(run, ms)
     })
     return () => {
       stop()

@@ -6,6 +6,7 @@ import { useLiveQuery } from '../api/use-live-query.ts'
 import { Icon } from '../parts/Icon.tsx'
 import { useTroubles } from '../recovery/use-troubles.ts'
 import { SessionList } from '../sessions/SessionList.tsx'
+import { useWaitingCount } from './page-title.ts'
 import { hrefOf, useRoute } from './route.ts'
 
 const inbox = { first: 50 }
@@ -16,6 +17,7 @@ export function Sidebar({ onKeys }: { onKeys: () => void }) {
   const { quarantined, parked, more } = useTroubles()
   const { colorScheme, setColorScheme } = useMantineColorScheme()
   const next = ({ auto: 'light', light: 'dark', dark: 'auto' } as const)[colorScheme]
+  useWaitingCount((asked?.edges.length ?? 0) + quarantined.length + parked.length)
   const signedIn = useStore(token) !== null
   return (
     <div className="sidebar">

@@ -24,7 +24,7 @@ export function Composer({ draftOf, placeholder, running, onSend, onStop, stoppi
   const [files, setFiles] = useState<Attached[]>([])
   const [problem, setProblem] = useState<string | null>(null)
   const picker = useRef<HTMLInputElement>(null)
-  const sendable = text.trim() !== ''
+  const sendable = text.trim() !== '' || files.length > 0
 
   const add = async (list: Iterable<File>) => {
     setProblem(null)

@@ -83,7 +83,7 @@ function Leaving({ outgoing, onEdit }: { outgoing: Outgoing; onEdit: (text: stri
     <li className="pending-item" data-refused>
       <span className="pending-text">{text}</span>
       <span className="pending-actions">
-        <Button size="compact-xs" variant="default" onClick={() => again(messageId)}>
+        <Button size="compact-xs" variant="default" onClick={() => again(outgoing)}>
           Try again
         </Button>
         <Button

@@ -44,18 +44,19 @@ outbox.subscribe(() => {
   }
 })
 
+/** Sessions with a prompt on its way. */
 const sending = new Set<string>()
 
 /** Takes charge of a prompt: it is sent until the server has answered, through broken connections, restarts and reloads of this page. */
 export function post(outgoing: Outgoing): void {
   outbox.set([...outbox.get(), outgoing])
-  void send(outgoing.messageId)
+  void send(outgoing.sessionId)
 }
 
 /** Tries once more what the server refused. */
-export function again(messageId: string): void {
-  outbox.set(outbox.get().map((one) => (one.messageId === messageId ? { ...one, refused: undefined } : one)))
-  void send(messageId)
+export function again({ messageId, sessionId }: Outgoing): void {
+  change(messageId, { refused: undefined })
+  void send(sessionId)
 }
 
 /** Gives a refused prompt up. */
@@ -65,33 +66,35 @@ export function forget(messageId: string): void {
 
 /** Goes on with what a reload interrupted. */
 export function resumeOutbox(): void {
-  for (const { messageId, refused } of outbox.get()) if (refused === undefined) void send(messageId)
+  for (const { sessionId } of outbox.get()) void send(sessionId)
 }
 
-async function send(messageId: string): Promise<void> {
-  if (sending.has(messageId)) return
-  sending.add(messageId)
+const change = (messageId: string, change: Partial<Outgoing>) =>
+  outbox.set(outbox.get().map((one) => (one.messageId === messageId ? { ...one, ...change } : one)))
+
+/** Sends what waits for this session, one after the other: they are admitted in the order in which they were written. */
+async function send(sessionId: string): Promise<void> {
+  if (sending.has(sessionId)) return
+  sending.add(sessionId)
   try {
-    for (let attempt = 0; ; attempt++) {
-      const outgoing = outbox.get().find((one) => one.messageId === messageId)
-      if (!outgoing || outgoing.refused !== undefined) return
+    for (let attempt = 0; ; ) {
+      const outgoing = outbox.get().find((one) => one.sessionId === sessionId && one.refused === undefined)
+      if (!outgoing) return
       try {
         await deliver(outgoing)
-        return forget(messageId)
+        forget(outgoing.messageId)
+        attempt = 0
       } catch (thrown) {
         // After signing in the page begins anew and goes on with it.
         if (codeOf(thrown) === 'UNAUTHENTICATED') return
-        const said = (thrown as { answer?: unknown }).answer !== undefined
-        if (said || !isRepeatable(thrown)) {
-          const refused = thrown instanceof Error ? thrown.message : String(thrown)
-          outbox.set(outbox.get().map((one) => (one.messageId === messageId ? { ...one, refused } : one)))
-          return
-        }
-        await pause(backOffMs(attempt))
+        const isAnswer = (thrown as { answer?: unknown }).answer !== undefined
+        if (isAnswer || !isRepeatable(thrown))
+          change(outgoing.messageId, { refused: thrown instanceof Error ? thrown.message : String(thrown) })
+        else await pause(backOffMs(attempt++))
       }
     }
   } finally {
-    sending.delete(messageId)
+    sending.delete(sessionId)
   }
 }
 

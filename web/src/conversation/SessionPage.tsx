@@ -1,13 +1,18 @@
-import { useCallback, useEffect, useState } from 'react'
+import { ActionIcon, Button } from '@mantine/core'
+import { type ReactNode, useCallback, useEffect, useState } from 'react'
 import type { FollowState } from '../../../src/client/follow-state.ts'
 import { InterruptSessionDocument } from '../../../src/client/generated/graphql.ts'
 import { newMessageId } from '../../../src/client/ids.ts'
 import { act, useAct } from '../api/act.ts'
 import { useStore } from '../api/store.ts'
 import { announce } from '../app/announce.ts'
+import { usePageTitle } from '../app/page-title.ts'
+import { go } from '../app/route.ts'
 import { Composer } from '../composer/Composer.tsx'
-import { outbox, post } from '../composer/outbox.ts'
+import { keepDraft } from '../composer/draft.ts'
+import { forget, type Outgoing, outbox, post } from '../composer/outbox.ts'
 import { Pending } from '../composer/Pending.tsx'
+import { Icon } from '../parts/Icon.tsx'
 import { Notice } from '../parts/Notice.tsx'
 import { Timeline } from '../timeline/Timeline.tsx'
 import { SessionHeader } from './SessionHeader.tsx'
@@ -20,11 +25,13 @@ import { useFollowed } from './use-followed.ts'
 export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) {
   const [timeline, setTimeline] = useState(false)
   const [taken, setTaken] = useState(0)
+  const [sent, setSent] = useState(0)
   const stop = useAct()
   const [cutOff, setCutOff] = useState<string | null>(null)
   const unborn = useStore(outbox).find(({ sessionId, create }) => sessionId === id && create)
   const { state, view, status, hasEarlier, loadEarlier } = useFollowed(id, unborn === undefined)
   useAnnounced(view)
+  usePageTitle(view?.title ?? '')
 
   const executionId = view?.executionId ?? null
   const busy = status === 'RUNNING' || status === 'RECOVERING' || executionId !== null
@@ -60,25 +67,20 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
     if (!busy) setCutOff(null)
   }, [busy])
 
-  if (state.phase === 'ENDED' && state.end.reason === 'NOT_FOUND' && !unborn)
+  if (!view) {
+    const missing = state.phase === 'ENDED' && state.end.reason === 'NOT_FOUND' && !unborn
     return (
-      <div className="page">
-        <div className="page-inner">
-          <h1>No such session</h1>
-          <p className="page-about">There is no session with the id {id}.</p>
-        </div>
-      </div>
-    )
-  if (!view)
-    return (
-      <div className="page">
-        <div className="page-inner">
+      <NoSession onMenu={onMenu}>
+        {unborn?.refused ? (
+          <Refused outgoing={unborn} />
+        ) : (
           <p className="hint" role="status">
-            {unborn?.refused ? `The session was not made: ${unborn.refused}` : wordsOf(state)}
+            {missing ? `There is no session ${id}.` : wordsOf(state)}
           </p>
-        </div>
-      </div>
+        )}
+      </NoSession>
     )
+  }
 
   return (
     <div className="session" data-timeline={timeline || undefined}>
@@ -90,7 +92,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           timeline={timeline}
           onTimeline={() => setTimeline(!timeline)}
         />
-        <Transcript view={view} earlier={hasEarlier} loadEarlier={loadEarlier} />
+        <Transcript view={view} earlier={hasEarlier} loadEarlier={loadEarlier} sent={sent} />
         <div className="session-foot">
           <StateOfSession view={view} status={status} onStop={() => void interrupt()} stopping={stop.busy} />
           {cutOff !== null && (
@@ -98,9 +100,9 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
               tone="warn"
               title="The stop is accepted, but not finished"
               actions={
-                <button type="button" className="link-button" onClick={() => void interrupt()}>
+                <Button size="xs" variant="subtle" color="red" loading={stop.busy} onClick={() => void interrupt()}>
                   Stop again
-                </button>
+                </Button>
               }
             >
               {cutOff}
@@ -114,7 +116,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           <Pending
             view={view}
             onEdit={(text) => {
-              localStorage.setItem(`holdfast.draft.${id}`, text)
+              keepDraft(id, text)
               setTaken(taken + 1)
             }}
           />
@@ -124,7 +126,10 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
             placeholder={busy ? 'Steer what is running, or queue what comes next' : 'Write a prompt'}
             running={busy}
             autoFocus
-            onSend={(prompt) => post({ messageId: newMessageId(), sessionId: id, ...prompt })}
+            onSend={(prompt) => {
+              post({ messageId: newMessageId(), sessionId: id, ...prompt })
+              setSent(sent + 1)
+            }}
             onStop={stoppable ? () => void interrupt() : undefined}
             stopping={stop.busy}
           />
@@ -132,6 +137,43 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       </div>
       {timeline && <Timeline sessionId={id} seq={view.seq} onClose={() => setTimeline(false)} />}
     </div>
+  )
+}
+
+function NoSession({ onMenu, children }: { onMenu: () => void; children: ReactNode }) {
+  return (
+    <div className="page">
+      <ActionIcon className="narrow-only" variant="subtle" color="gray" aria-label="Sessions" onClick={onMenu}>
+        <Icon name="menu" />
+      </ActionIcon>
+      <div className="page-inner">
+        <h1 className="visually-hidden">Session</h1>
+        {children}
+      </div>
+    </div>
+  )
+}
+
+/** The server did not make the session: nothing of what was written is lost. */
+function Refused({ outgoing }: { outgoing: Outgoing }) {
+  const back = () => {
+    keepDraft('new', outgoing.text)
+    forget(outgoing.messageId)
+    go({ page: 'new' })
+  }
+  return (
+    <Notice
+      tone="bad"
+      role="alert"
+      title="The session was not made"
+      actions={
+        <Button size="xs" onClick={back}>
+          Take back to edit
+        </Button>
+      }
+    >
+      {outgoing.refused}
+    </Notice>
   )
 }
 

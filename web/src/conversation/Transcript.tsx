@@ -10,8 +10,15 @@ const nearEnd = 60
 const nearStart = 400
 
 /** The conversation. Follows its end while the reader is there; whoever has scrolled up stays where they are. */
-export function Transcript(props: { view: SessionView; earlier: boolean; loadEarlier: () => Promise<void> }) {
-  const { view, earlier, loadEarlier } = props
+interface Props {
+  view: SessionView
+  earlier: boolean
+  loadEarlier: () => Promise<void>
+  /** Counts what this reader has sent: whoever writes wants to see the answer. */
+  sent: number
+}
+
+export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
   const list = useRef<VListHandle>(null)
   const following = useRef(true)
   const loading = useRef(false)
@@ -28,9 +35,19 @@ export function Transcript(props: { view: SessionView; earlier: boolean; loadEar
     if (following.current) toEnd()
   }, [view])
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: as the number says
+  useLayoutEffect(() => {
+    following.current = true
+    setAway(false)
+    toEnd()
+  }, [sent])
+
   // Rows are measured after they are drawn, and pictures after they are read: both make the list longer later.
   const onResize = () => {
     if (following.current) toEnd()
+    const { scrollSize, viewportSize } = list.current ?? {}
+    // Where nothing has to be scrolled nobody would ever scroll to the start.
+    if (scrollSize !== undefined && scrollSize <= viewportSize!) void more()
   }
 
   const more = async () => {

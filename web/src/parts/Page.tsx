@@ -1,7 +1,9 @@
 import type { ReactNode } from 'react'
+import { usePageTitle } from '../app/page-title.ts'
 
 /** A page that is not a conversation: a heading, what it is about, and what is on it. */
 export function Page({ title, about, children }: { title: string; about: string; children: ReactNode }) {
+  usePageTitle(title)
   return (
     <div className="page">
       <div className="page-inner">

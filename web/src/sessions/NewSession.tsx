@@ -64,7 +64,7 @@ export function NewSession() {
           onSend={({ text, attachments, delivery }) => {
             const sessionId = newSessionId()
             const create = {
-              title: title.trim() || titleFrom(text),
+              title: title.trim() || titleFrom(text || attachments[0]!.name),
               model: chosen,
               instructions: instructions.trim() || null,
             }
