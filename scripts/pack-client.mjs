@@ -16,7 +16,10 @@ rmSync(staging, { recursive: true, force: true })
 mkdirSync(staging)
 cpSync(join(root, 'dist/client'), join(staging, 'client'), { recursive: true })
 for (const file of ['schema.graphql', 'LICENSE']) cpSync(join(root, file), join(staging, file))
-cpSync(join(root, 'docs/clients.md'), join(staging, 'README.md'))
+cpSync(join(root, 'examples'), join(staging, 'examples'), { recursive: true })
+// Links to what is not in the tarball become plain text.
+const guide = readFileSync(join(root, 'docs/clients.md'), 'utf8').replaceAll('](../', '](')
+writeFileSync(join(staging, 'README.md'), guide.replace(/\[([^\]]+)\]\((?!#|https?:|schema|examples)[^)]*\)/g, '$1'))
 const manifest = {
   name: 'holdfast',
   version,
@@ -32,7 +35,7 @@ const manifest = {
   },
   // For its types; the code imports nothing.
   dependencies: { [typed]: `^${devDependencies[typed]}` },
-  peerDependencies: { graphql: '^15.0.0 || ^16.0.0' },
+  peerDependencies: { graphql: '^16.0.0' },
 }
 writeFileSync(join(staging, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 const packed = execFileSync('npm', ['pack', '--silent', '--pack-destination', into], { cwd: staging, encoding: 'utf8' })

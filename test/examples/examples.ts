@@ -1,5 +1,15 @@
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
@@ -111,7 +121,11 @@ describe('the tarball of the client', () => {
     expect(names.trim().split(',')).toEqual(
       expect.arrayContaining(['followSession', 'AdmitPromptDocument', 'newMessageId']),
     )
-    expect(readdirSync(packed()).sort()).toEqual(['LICENSE', 'README.md', 'client', 'package.json', 'schema.graphql'])
+    const files = ['LICENSE', 'README.md', 'client', 'examples', 'package.json', 'schema.graphql']
+    expect(readdirSync(packed()).sort()).toEqual(files)
+    const links = [...readFileSync(join(packed(), 'README.md'), 'utf8').matchAll(/\]\(([\w./-]+)\)/g)]
+    expect(links.length).toBeGreaterThan(5)
+    for (const [, link] of links) expect(existsSync(join(packed(), link!)), link).toBe(true)
     const code = transformSync(readFileSync(join(packed(), 'client/index.js'), 'utf8'), { minify: true }).code
     const bytes = gzipSync(code, { level: 9 }).length
     console.log(`the whole client, minified: ${bytes} bytes compressed`)
