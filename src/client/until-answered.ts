@@ -41,6 +41,8 @@ export async function untilAnswered<Result, Variables>(
 
 function pause(ms: number, clock: Clock, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
+    // Aborted while the answer was on its way: nobody will tell again.
+    if (signal?.aborted) return reject(signal.reason)
     const abort = () => {
       cancel()
       reject(signal!.reason)

@@ -57,9 +57,14 @@ let database: TestDatabase
 let server: ChildProcess
 let url: string
 
+/** Its output. What it says when it fails is quoted, so that nobody takes its stack for the test's. */
 const inProject = async (...args: string[]) => {
-  const run = promisify(execFile)(process.execPath, args, { cwd: project, timeout: 60_000 })
-  return (await run.catch((failed) => Promise.reject(new Error(`${failed.message}\n${failed.stdout}`)))).stdout
+  try {
+    return (await promisify(execFile)(process.execPath, args, { cwd: project, timeout: 60_000 })).stdout
+  } catch (thrown) {
+    const { stdout = '', stderr = '' } = thrown as { stdout?: string; stderr?: string }
+    throw new Error(`node ${args.join(' ')} failed\n${`${stdout}${stderr}`.replaceAll(/^/gm, '| ')}`)
+  }
 }
 const example = (file: string, at = url) => inProject('--import', tsx, file, at)
 
