@@ -6,7 +6,9 @@ import WebSocket from 'ws'
 
 const url = new URL('graphql', process.argv[2]).href
 const page = new Window({ url })
-Object.assign(globalThis, { window: page, document: page.document, WebSocket })
+const globals = { window: page, document: page.document, navigator: page.navigator, location: page.location, WebSocket }
+for (const [name, value] of Object.entries(globals))
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true })
 const document = page.document as unknown as Document
 // Copied into the project beside this file.
 const main = pathToFileURL(resolve('apollo-react/main.tsx')).href
