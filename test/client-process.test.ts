@@ -52,12 +52,18 @@ it.each(['fetch and SSE', 'graphql-ws'])(
         .view!.messages.filter((message) => message.type === 'AssistantMessage')
         .map(wordsOf)
     await inPhase(follower, 'LIVE')
+    /** Waits; if it was in vain, says what the client sees and what the server does. */
+    const waitFor = (what: string, holds: () => boolean) =>
+      until(holds, what, 60_000).catch(async (thrown) => {
+        const seen = JSON.stringify({ ...follower.current(), server: await reloaded(transport, sessionId) })
+        throw new Error(`${thrown.message}: ${seen}\n${server.stdout()}`)
+      })
 
     for (const [round, signal] of (['SIGKILL', 'SIGTERM'] as const).entries()) {
       const input = { sessionId, messageId: newMessageId(), text: `/slow 100 Round ${round}, ${'word '.repeat(40)}` }
       await untilAnswered(transport, AdmitPromptDocument, { input })
       const answers = words().length
-      await until(() => (words()[answers]?.length ?? 0) > 20, 'the beginning of the answer', 30_000)
+      await waitFor('the beginning of the answer', () => (words()[answers]?.length ?? 0) > 20)
       const seen = words()[answers]!
       server.signal(signal)
       await inPhase(follower, 'OFFLINE')
@@ -70,14 +76,10 @@ it.each(['fetch and SSE', 'graphql-ws'])(
       server = serve()
       await server.ready
       expect(await sent).toMatchObject({ admitPrompt: { __typename: 'PromptAdmission' } })
-      await until(
-        () =>
-          isLive(follower) &&
-          words().some((text) => text.includes(`late ${round}`)) &&
-          atRest(follower.current().view!),
-        'the end of all answers',
-        60_000,
-      )
+      await waitFor('the end of all answers', () => {
+        const isAnswered = words().some((text) => text.includes(`late ${round}`))
+        return isLive(follower) && isAnswered && atRest(follower.current().view!)
+      })
     }
 
     const view = follower.current().view!

@@ -14,7 +14,7 @@ import { useSession } from './use-session.ts'
 
 export function App() {
   const [sessionId, setSessionId] = useState<string | null>(null)
-  const [create] = useMutation(CreateSessionDocument, { refetchQueries: [SessionsDocument] })
+  const [create] = useMutation(CreateSessionDocument)
   async function begin() {
     const id = newSessionId()
     const { data } = await create({ variables: { input: { sessionId: id, title: 'From React' } } })
@@ -32,9 +32,14 @@ export function App() {
 }
 
 function Sessions() {
-  const { data } = useQuery(SessionsDocument, { variables: { first: 20 } })
-  // Each item is a Session, which the cache puts in the place of the one that the list shows.
-  useSubscription(SessionActivityDocument)
+  const { data, refetch } = useQuery(SessionsDocument, { variables: { first: 20 } })
+  useSubscription(SessionActivityDocument, {
+    // The cache puts the session in the place of the one that the list shows. One that the list does not show is new.
+    onData({ data: { data: item } }) {
+      const id = item?.sessionActivity.id
+      if (!data?.sessions.edges.some(({ node }) => node.id === id)) void refetch()
+    },
+  })
   return (
     <ul>
       {data?.sessions.edges.map(({ node }) => (
