@@ -9,6 +9,7 @@ import { compactSession } from '../src/runner/compact.ts'
 import type { Core } from '../src/runner/core.ts'
 import { drain } from '../src/runner/drain.ts'
 import { isEligible, readWork } from '../src/runner/eligible.ts'
+import { HoldEnded } from '../src/runner/hold.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
 import { resumeSession } from '../src/runner/resume.ts'
 import {
@@ -190,6 +191,22 @@ describe('what may start', () => {
     expect(await drain({ ...a.core, stopping: AbortSignal.abort() }, s)).toEqual({ again: false })
     expect(await stage.payloads(s, 'execution.started')).toEqual([])
     expect(await stage.claim(s)).toBeNull()
+  })
+
+  it('CLAIM-15: no request whose hold may not start one right before it, its step having begun', async () => {
+    const { a, s } = await two()
+    const asked: string[] = []
+    a.core.leases.mustStart = async (hold) => {
+      asked.push(hold.sessionId)
+      hold.end('lost')
+      throw new HoldEnded('lost')
+    }
+    stage.provider.script(said())
+    await prompt(a.core, s)
+    await a.core.coordinator.idle()
+    expect((await stage.types(s)).at(-1)).toBe('step.started')
+    expect(asked).toEqual([s])
+    expect(stage.provider.requests).toEqual([])
   })
 
   it('REC-23, REC-44: no session that is parked, set aside, resting or claimed, whatever it owes', async () => {

@@ -21,7 +21,7 @@ const leases: Guard[] = [
     find: 'return hold.ended === null && isFresh(hold)',
     replace: 'return HIT(true)',
     keeps: 'a hold that ended, or is not proven, from starting an effect outside',
-    tests: [['claim-owner.test.ts', 'CLAIM-15']],
+    tests: [['leases.test.ts', 'CLAIM-15']],
   },
   {
     id: 'liveness-before-start',
@@ -29,7 +29,7 @@ const leases: Guard[] = [
     find: 'if (alive && !alive.isHeld() && !(await alive.whenHeld(hold.signal))) return false',
     replace: 'if (HIT(false)) return false',
     keeps: 'a process whose liveness lock another one holds from making a request',
-    tests: [['recovery-liveness.test.ts', 'CLAIM-23: while another process']],
+    tests: [['leases.test.ts', 'CLAIM-23']],
   },
   {
     id: 'provider-must-start',
@@ -37,7 +37,7 @@ const leases: Guard[] = [
     find: 'await core.leases.mustStart(hold)',
     replace: 'HIT(hold)',
     keeps: 'a provider request after the lease may have ended',
-    tests: [['claim-owner.test.ts', 'CLAIM-15']],
+    tests: [['decided-again.test.ts', 'no request whose hold']],
   },
   {
     id: 'compaction-must-start',
