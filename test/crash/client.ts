@@ -10,7 +10,7 @@ import { changeDelivery, withdrawPrompt } from '../../src/runner/pending.ts'
 import { resumeSession } from '../../src/runner/resume.ts'
 import { createSession, updateSession } from '../../src/runner/sessions.ts'
 import type { Status } from '../../src/schema/status.ts'
-import { findStuck, statusesOf } from '../support/checker.ts'
+import { findStuck, findUnrun, statusesOf } from '../support/checker.ts'
 import type { World } from './world.ts'
 
 const tenant = 'default'
@@ -60,7 +60,9 @@ export function createClient(world: World): Client {
     for (;;) {
       world.waitingFor = what
       const { core, gate } = await world.current()
+      world.asking++
       const answer = await Promise.race([send(core).then((value) => ({ value })), gate.died.then(() => null)])
+      world.asking--
       if (answer !== null) return answer.value
       if (onlyOnce) return null
     }
@@ -81,7 +83,7 @@ export function createClient(world: World): Client {
   async function prompt(word: string, { delivery = 'STEER', resume = true }: Parameters<Client['prompt']>[1] = {}) {
     const input = { sessionId, messageId: idOf(word), text: word, delivery, resume }
     await mutate(`prompt ${word}`, (core) => admitPrompt(core, tenant, input))
-    facts.admitted.push({ sessionId, messageId: input.messageId, text: word })
+    facts.admitted.push({ sessionId, messageId: input.messageId, text: word, isToRun: resume })
   }
 
   const open = () => lane.db.interaction.findMany({ where: { sessionId, state: 'OPEN' }, orderBy: { id: 'asc' } })
@@ -102,9 +104,9 @@ export function createClient(world: World): Client {
 
   /** Resolves with the status when nothing is under way in the incarnation that lives now; null if it has died over it. */
   async function rested(): Promise<Status | null> {
-    const { core, gate } = await world.current()
+    const { core, gate, scanned } = await world.current()
     const { coordinator } = core
-    await Promise.race([coordinator.idle(), gate.died])
+    await Promise.race([scanned.then(() => coordinator.idle()), gate.died])
     if (gate.isDead) return null
     const { queued, running } = coordinator.size()
     if (queued + running > 0) return null
@@ -116,7 +118,10 @@ export function createClient(world: World): Client {
       world.waitingFor = 'the session to rest'
       const found = await rested()
       if (found === null) continue
-      findings.push(...(await findStuck(lane.db, [sessionId], world.scanMs)))
+      findings.push(
+        ...(await findStuck(lane.db, [sessionId], world.scanMs)),
+        ...(found === 'IDLE' ? await findUnrun(lane.db, facts.admitted) : []),
+      )
       return found
     }
   }
@@ -131,16 +136,16 @@ export function createClient(world: World): Client {
     prompt,
     moves: async (word, delivery) => {
       const input = { sessionId, messageId: idOf(word), delivery }
-      await mutate(`move ${word}`, (core) => changeDelivery(core, tenant, input), { or: ['InputNotPendingError'] })
+      await mutate(`move ${word}`, (core) => changeDelivery(core, tenant, input), { or: ['PromptNotPendingError'] })
     },
     withdraw: async (word) => {
       const input = { sessionId, messageId: idOf(word) }
-      await mutate(`withdraw ${word}`, (core) => withdrawPrompt(core, tenant, input), { or: ['InputNotPendingError'] })
+      await mutate(`withdraw ${word}`, (core) => withdrawPrompt(core, tenant, input), { or: ['PromptNotPendingError'] })
     },
     compact: async () => {
       const messageId = idOf('compaction')
       await mutate('compact', (core) => compactSession(core, tenant, { sessionId, messageId }))
-      facts.admitted.push({ sessionId, messageId, text: '' })
+      facts.admitted.push({ sessionId, messageId, text: '', isToRun: true })
     },
     resume: async () => {
       await mutate('resume', (core) => resumeSession(core, tenant, { sessionId }), { or: ['SessionQuarantinedError'] })

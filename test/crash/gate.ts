@@ -26,11 +26,11 @@ export interface Gate {
   counts: boolean
   /** Something that leaves no trace: not a point, but unanswered after the death. */
   passing<T>(work: () => Promise<T>): Promise<T>
-  /** A commit or an effect outside, as one point. */
-  through<T>(label: string, work: () => Promise<T>): Promise<T>
+  /** A commit or an effect outside, as one point; none if its answer says that nothing was written. */
+  through<T>(label: string, work: () => Promise<T>, hasWritten?: (answer: T) => boolean): Promise<T>
   /** The two halves of `through` for a commit at the end of something longer. `enter` throws `Died` at a planned "before". */
   enter(label: string): Point
-  leave(point: Point): void
+  leave(point: Point, hasWritten?: boolean): void
   die(): void
   /** Resolves when nothing that was sent before the death is under way any more. */
   quiet(): Promise<void>
@@ -97,7 +97,7 @@ export function createGate(planned: Death | null, done: (label: string) => void 
     },
     died,
     passing,
-    async through(label, work) {
+    async through(label, work, hasWritten = () => true) {
       if (isDead) return unanswered()
       let point: Point
       try {
@@ -107,7 +107,7 @@ export function createGate(planned: Death | null, done: (label: string) => void 
       }
       try {
         const answer = await passing(work)
-        gate.leave(point)
+        gate.leave(point, hasWritten(answer))
         return isDead ? unanswered() : answer
       } catch (thrown) {
         // What was refused outside has been asked for all the same.
@@ -119,8 +119,8 @@ export function createGate(planned: Death | null, done: (label: string) => void 
     enter(label) {
       const nth = (counts.get(label) ?? 0) + 1
       const point = { label, nth }
-      if (!gate.counts) return point
       counts.set(label, nth)
+      if (!gate.counts) return point
       points.push(point)
       if (isPlanned(point, 'before')) {
         hit()
@@ -128,8 +128,14 @@ export function createGate(planned: Death | null, done: (label: string) => void 
       }
       return point
     },
-    leave(point) {
+    leave(point, hasWritten = true) {
       if (isDead) return
+      if (!hasWritten) {
+        // Refused: whether it was tried at all is a race of its own, and a death there leaves what a death around it leaves.
+        counts.set(point.label, point.nth - 1)
+        if (points.includes(point)) points.splice(points.indexOf(point), 1)
+        return
+      }
       done(point.label)
       if (gate.counts && isPlanned(point, 'after')) hit()
     },

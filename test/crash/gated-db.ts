@@ -37,6 +37,14 @@ function labelOf(sql: string, values: readonly unknown[]): string | null {
 // biome-ignore lint/suspicious/noExplicitAny: stands in for every method of a Prisma client
 type Any = any
 
+/** Has this statement changed anything? An append that was refused, or chunks whose claim is gone, have not. */
+function hasWritten(answer: Any): boolean {
+  if (typeof answer === 'number') return answer > 0
+  const row = answer[0] as { answer?: { r?: { o: string }[]; error?: string }; written?: number[] } | undefined
+  if (row?.answer !== undefined) return row.answer.error === undefined && row.answer.r!.some(({ o }) => o === 'ok')
+  return row?.written === undefined ? answer.length > 0 : row.written.length > 0
+}
+
 /** Wraps a client or a transaction; `wrote` is told what a raw statement of a transaction writes. */
 function gated(real: Any, gate: Gate, through: (label: string | null, work: () => Promise<Any>) => Promise<Any>): Any {
   return new Proxy(real, {
@@ -70,7 +78,9 @@ function gated(real: Any, gate: Gate, through: (label: string | null, work: () =
 
 /** The client as an incarnation gets it. */
 export function gatedDb(real: Db, gate: Gate): Db {
-  const plain = gated(real, gate, (label, work) => (label === null ? gate.passing(work) : gate.through(label, work)))
+  const plain = gated(real, gate, (label, work) =>
+    label === null ? gate.passing(work) : gate.through(label, work, hasWritten),
+  )
 
   async function transaction(work: (tx: Tx) => Promise<unknown>, options?: object): Promise<unknown> {
     if (gate.isDead) return unanswered()
@@ -78,9 +88,10 @@ export function gatedDb(real: Db, gate: Gate): Db {
     const answer = await gate.passing(() =>
       real.$transaction(async (tx) => {
         const written: string[] = []
-        const inside = gated(tx, gate, (label, statement) => {
-          if (label !== null) written.push(label)
-          return gate.passing(statement)
+        const inside = gated(tx, gate, async (label, statement) => {
+          const answer = await gate.passing(statement)
+          if (label !== null && hasWritten(answer)) written.push(label)
+          return answer
         })
         const dying = gate.died.then(() => {
           throw new Died('in a transaction')

@@ -6,6 +6,7 @@ import { newOwnerId } from '../../src/ids.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import { handOver } from '../../src/recovery/hand-over.ts'
+import { createLiveness } from '../../src/recovery/liveness.ts'
 import { createRecovery, type Recovery } from '../../src/recovery/resolver.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
@@ -20,7 +21,7 @@ export interface Incarnation {
   recovery: Recovery
   gate: Gate
   /** Its claims were handed over: nobody has to wait for a lease. */
-  readonly hasLeft: boolean
+  hasLeft(): boolean
   /** An orderly stop without any grace: what runs is handed over. It is gone afterwards. */
   leave(): Promise<void>
   /** After the death: what a process takes along when it goes, connections and timers. */
@@ -34,6 +35,8 @@ export interface Birth {
   models: ModelSettings['models']
   tools: ToolDefinition[]
   config: Partial<Config>
+  /** It shows by a lock that it lives, and looks at the locks of others. */
+  hasLock: boolean
 }
 
 export const leaseMs = 120_000
@@ -60,7 +63,7 @@ const hurried = (gate: Gate): Clock => ({
     ),
 })
 
-export async function bear({ db, url, gate, models, tools, config: over }: Birth): Promise<Incarnation> {
+export async function bear({ db, url, gate, models, tools, config: over, hasLock }: Birth): Promise<Incarnation> {
   const config: Config = {
     ...(await environment),
     model: 'world/plain',
@@ -72,28 +75,30 @@ export async function bear({ db, url, gate, models, tools, config: over }: Birth
   }
   const stopping = new AbortController()
   const clock = hurried(gate)
+  const log = createLog('silent')
+  const owner = newOwnerId()
+  const liveness = hasLock ? createLiveness({ url, owner, graceMs: 200, log }) : null
+  await liveness?.whenHeld()
   const { core } = createCore({
     config,
-    log: createLog('silent'),
+    log,
     url,
     db: gatedDb(db, gate),
     metrics,
-    owner: newOwnerId(),
-    alive: null,
+    owner,
+    alive: liveness,
     models: createModelRegistry({ defaultModel: config.model, models }, clock),
     tools: new Map([ask, ...tools.map(prepared)].map((tool) => [tool.name, tool])),
     clock,
     stopping: stopping.signal,
   })
-  const recovery = createRecovery(core, null)
+  const recovery = createRecovery(core, liveness)
   let hasLeft = false
   return {
     core,
     recovery,
     gate,
-    get hasLeft() {
-      return hasLeft
-    },
+    hasLeft: () => hasLeft,
     async leave() {
       stopping.abort()
       await core.coordinator.stop(0)
@@ -107,6 +112,7 @@ export async function bear({ db, url, gate, models, tools, config: over }: Birth
       core.leases.close()
       void recovery.stop()
       await core.doorbell.close()
+      await liveness?.close()
       await gate.quiet()
     },
   }

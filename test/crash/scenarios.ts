@@ -14,6 +14,13 @@ const text: Scenario = {
   },
 }
 
+const textByLock: Scenario = {
+  ...text,
+  name: 'text, the dead seen by their locks',
+  proves: 'REC-32, REC-36',
+  byLock: true,
+}
+
 const parallelTools: Scenario = {
   name: 'parallel tools',
   proves: 'REC-04, REC-05, REC-36',
@@ -292,6 +299,7 @@ const handOver: Scenario = {
 
 export const scenarios: readonly Scenario[] = [
   text,
+  textByLock,
   parallelTools,
   approval,
   question,

@@ -8,7 +8,7 @@ export default defineConfig({
   test: {
     include: ['test/crash/*.points.ts'],
     globalSetup: ['test/support/global-setup.ts'],
-    maxWorkers: 1,
+    maxWorkers: 2,
     testTimeout: 3_600_000,
     hookTimeout: 120_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'crash'}.json` }]],

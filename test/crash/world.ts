@@ -1,11 +1,19 @@
 // One world: a session, a client and a provider that outlive every incarnation of the core between them. A plan says where each
 // incarnation dies; the next one starts on the same database with the clock moved past the lease, scans once, and the client goes on.
 import type { Config, ToolDefinition } from '../../src/config.ts'
-import { type Facts, type Finding, findInconsistencies, findStuck, findUnanswered } from '../support/checker.ts'
+import {
+  type Admitted,
+  type Facts,
+  type Finding,
+  findInconsistencies,
+  findStuck,
+  findUnanswered,
+} from '../support/checker.ts'
 import { type Client, createClient } from './client.ts'
 import { createGate, type Death, type Point } from './gate.ts'
 import { bear, type Incarnation, leaseMs } from './incarnation.ts'
 import type { Lane } from './lanes.ts'
+import { shownPlan } from './plans.ts'
 import { type Asked, type Flags, type Item, worldModel } from './provider.ts'
 
 export interface Scenario {
@@ -14,6 +22,8 @@ export interface Scenario {
   proves: string
   /** Deaths that come first; the points of the incarnation after them are the ones that count. */
   prelude?: Death[]
+  /** A dead owner is found by its liveness lock, without the clock being moved. */
+  byLock?: boolean
   /** Tools by name; each counts its effect first. `asks`: needs an approval. `lasts`: runs until the flag is raised or it is stopped. */
   tools?: Record<string, { asks?: boolean; lasts?: string; expiresMs?: number }>
   config?: Partial<Config>
@@ -33,15 +43,20 @@ export interface Outside {
   requests: { step: number; compaction: number }
 }
 
+/** An incarnation, and when its first scan is over: what is owed then is under way. */
+export type Life = Incarnation & { scanned: Promise<void> }
+
 export interface World extends Outside {
   sessionId: string
   lane: Lane
   flags: Flags
-  facts: Facts & { admitted: { sessionId: string; messageId: string; text: string }[] }
+  facts: Facts & { admitted: Admitted[] }
   scanMs: number
   findings: Finding[]
   /** The incarnation that can be asked now, or the next one that can. */
-  current(): Promise<Incarnation>
+  current(): Promise<Life>
+  /** Mutations that are sent and not answered. */
+  asking: number
   /** The client waits for somebody to do this; for the report of a world that stands still. */
   waitingFor: string
 }
@@ -79,11 +94,16 @@ function createFlags(): Flags {
   }
 }
 
-const deadlineMs = 60_000
+const deadlineMs = 40_000
 let made = 0
 
-/** Plays a scenario with these deaths. */
-export async function play(scenario: Scenario, plan: Plan, lane: Lane): Promise<Played> {
+/** Plays a scenario with these deaths. `mutate`: breaks each incarnation on purpose, to see that it is found. */
+export async function play(
+  scenario: Scenario,
+  plan: Plan,
+  lane: Lane,
+  mutate: (life: Incarnation) => void = () => {},
+): Promise<Played> {
   const suffix = `${process.pid.toString(36)}x${(++made).toString(36)}`
   const sessionId = `ses_crash${suffix}`.padEnd(14, '_')
   const effects = new Map<string, number>()
@@ -91,8 +111,8 @@ export async function play(scenario: Scenario, plan: Plan, lane: Lane): Promise<
   const flags = createFlags()
   const lives: Incarnation[] = []
   const missed: Death[] = []
-  let announce: (incarnation: Incarnation) => void = () => {}
-  let next = new Promise<Incarnation>((resolve) => {
+  let announce: (life: Life) => void = () => {}
+  let next = new Promise<Life>((resolve) => {
     announce = resolve
   })
   const world: World = {
@@ -105,6 +125,7 @@ export async function play(scenario: Scenario, plan: Plan, lane: Lane): Promise<
     scanMs: 5_000,
     findings: [],
     current: () => next,
+    asking: 0,
     waitingFor: 'the first incarnation',
   }
 
@@ -144,25 +165,61 @@ export async function play(scenario: Scenario, plan: Plan, lane: Lane): Promise<
       models: { 'world/plain': { model }, 'world/small': { model, contextTokens: 4000 } },
       tools,
       config: scenario.config ?? {},
+      hasLock: scenario.byLock ?? false,
     })
     lives.push(born)
     return born
+  }
+
+  /** In half of the plans what the client repeats comes before the scan. */
+  const isEager = [...shownPlan(plan)].length % 2 === 1
+
+  /** What a server does when it starts: looks at all that is owed. */
+  async function boot(life: Life, isFirst: boolean): Promise<void> {
+    if (isFirst) return announce(life)
+    if (isEager) {
+      announce(life)
+      const since = performance.now()
+      do await new Promise((resolve) => setImmediate(resolve))
+      while (world.asking > 0 && !life.gate.isDead && performance.now() - since < 1_000)
+    }
+    await Promise.race([scenario.byLock ? takenOver(life) : life.recovery.scan(), life.gate.died])
+    if (!life.gate.isDead) announce(life)
+  }
+
+  /** Scans until no claim of another owner is left: their locks are free, and the grace passes. */
+  async function takenOver({ recovery, core }: Life): Promise<void> {
+    for (;;) {
+      await recovery.scan()
+      if ((await core.db.claim.count({ where: { sessionId, owner: { not: core.owner } } })) === 0) return
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
   }
 
   let isOver = false
   /** Lets one incarnation follow the other until the script has ended. */
   async function supervise(): Promise<void> {
     while (!isOver) {
-      const life = await begin()
-      if (lives.length > 1) await Promise.race([life.recovery.scan(), life.gate.died])
-      if (!life.gate.isDead) announce(life)
-      await life.gate.died
+      const born = await begin()
+      mutate(born)
+      let scanned = () => {}
+      const life: Life = {
+        ...born,
+        scanned: new Promise((resolve) => {
+          scanned = resolve
+        }),
+      }
+      await boot(life, lives.length === 1)
+      scanned()
+      await born.gate.died
       if (isOver) return
-      next = new Promise((resolve) => {
-        announce = resolve
-      })
-      await life.bury()
-      if (!life.hasLeft) await lane.shift(leaseMs + 1_000)
+      // A client that waits for somebody goes on waiting when the one that was to come has died over its first scan.
+      if ((await Promise.race([next, null])) !== null)
+        next = new Promise((resolve) => {
+          announce = resolve
+        })
+      await born.bury()
+      if (!born.hasLeft() && !scenario.byLock) await lane.shift(leaseMs + 1_000)
     }
   }
 

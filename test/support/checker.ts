@@ -10,10 +10,18 @@ import { type Finding, findInLog, type StillOpen } from './checker-log.ts'
 
 export type { Finding } from './checker-log.ts'
 
+export interface Admitted {
+  sessionId: string
+  messageId: string
+  text: string
+  /** It was asked to run by itself. */
+  isToRun?: boolean
+}
+
 export interface Facts {
   sessionIds: readonly string[]
   /** Admissions whose answer has reached a client. */
-  admitted: readonly { sessionId: string; messageId: string; text: string }[]
+  admitted: readonly Admitted[]
   /** How often the effect of each tool call of these sessions has happened, by call id (unique among them), counted outside of every server. */
   effects: ReadonlyMap<string, number>
 }
@@ -114,6 +122,20 @@ export async function findStuck(db: Db, sessionIds: readonly string[], scanMs: n
     const running = await db.message.findMany({ where: { sessionId, status: 'RUNNING' } })
     for (const { id, kind } of running)
       if (!open.messages.has(id)) add(`the ${kind} message ${id} runs, and nobody runs it`)
+  }
+  return found
+}
+
+/** What must hold of sessions that are idle: what was to run has run, unless a stop or a park came after it. */
+export async function findUnrun(db: Db, admitted: Facts['admitted']): Promise<Finding[]> {
+  const found: Finding[] = []
+  for (const { sessionId, messageId, isToRun } of admitted) {
+    if (!isToRun) continue
+    const input = await db.input.findUnique({ where: { id: messageId } })
+    if (input?.state !== 'PENDING') continue
+    const type = { in: ['interrupt.requested', 'session.parked'] }
+    const stops = await db.event.count({ where: { sessionId, seq: { gt: input.admittedSeq }, type } })
+    if (stops === 0) found.push({ kind: 'stuck', sessionId, what: `${messageId} was to run, and does not` })
   }
   return found
 }
