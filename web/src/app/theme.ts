@@ -1,5 +1,7 @@
 import { createTheme } from '@mantine/core'
 
+const closeNamed = { closeButtonProps: { 'aria-label': 'Close' } }
+
 /** What Mantine has to know; the colours and sizes themselves are in theme.css, as the page's policy allows no style made by a script. */
 export const theme = createTheme({
   primaryColor: 'indigo',
@@ -7,4 +9,8 @@ export const theme = createTheme({
   cursorType: 'pointer',
   respectReducedMotion: true,
   focusRing: 'auto',
+  components: {
+    Modal: { defaultProps: closeNamed },
+    Drawer: { defaultProps: closeNamed },
+  },
 })

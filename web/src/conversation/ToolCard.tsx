@@ -52,7 +52,7 @@ export function ToolCard({ call, interaction }: { call: ToolCallView; interactio
 function Field({ title, text }: { title: string; text: string }) {
   return (
     <section className="tool-field" aria-label={title}>
-      <h4>{title}</h4>
+      <div className="tool-field-title">{title}</div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long output is scrolled by keys, too */}
       <pre tabIndex={0}>{text}</pre>
     </section>
