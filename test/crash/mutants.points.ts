@@ -96,7 +96,8 @@ const mutants: Mutant[] = [
   },
   {
     what: 'an accepted stop that leaves the phase of the claim',
-    scenario: 'interrupt',
+    // Whose client does not ask again: that would end it in time.
+    scenario: 'a stop that is cut off',
     plan: [at('append interrupt.requested + to CANCELLING', 'after')],
     planBroken: [at('append interrupt.requested', 'after')],
     kind: 'doubled',
