@@ -67,6 +67,7 @@ try {
   const server = startServer({ DATABASE_URL: database.url }, 'exec node --enable-source-maps dist/server.js')
   const url = await server.ready
   const { page, errors } = await openTab(browser, `${url}#/session/${sessionId}`)
+  page.on('pageerror', (error) => say(error.stack))
   const frame = page.locator('.transcript-frame')
   await frame.waitFor()
   // Everything is read, page by page, by going to the top again and again.

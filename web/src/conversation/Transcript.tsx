@@ -63,7 +63,14 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
     }
   }
   // biome-ignore lint/correctness/useExhaustiveDependencies: shifting is for the rendering in which rows came in front
-  useEffect(() => setShift(false), [count])
+  useEffect(() => {
+    setShift(false)
+    // Whoever pulled on while a page was read is at the start still, where no further scrolling is seen.
+    const timer = setTimeout(() => {
+      if (!following.current && (list.current?.scrollOffset ?? nearStart) < nearStart) void more()
+    }, 150)
+    return () => clearTimeout(timer)
+  }, [count])
 
   const onScroll = (offset: number) => {
     const { scrollSize, viewportSize } = list.current!

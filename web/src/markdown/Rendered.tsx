@@ -1,6 +1,7 @@
-import { memo } from 'react'
+import { memo, type ReactElement, useMemo } from 'react'
 import Markdown, { type Components } from 'react-markdown'
 import remarkGfm from 'remark-gfm'
+import type { Pluggable } from 'unified'
 import { blocksOf } from './blocks.ts'
 import { CodeBlock } from './CodeBlock.tsx'
 import { useHighlighter } from './highlighter.ts'
@@ -33,18 +34,36 @@ const components: Components = {
 }
 const remark = [remarkGfm]
 
-const Block = memo(function Block({ text }: { text: string }) {
-  return (
-    <Markdown components={components} remarkPlugins={remark} rehypePlugins={useHighlighter(text)}>
-      {text}
-    </Markdown>
-  )
+/** What has been made of pieces lately. Scrolling back draws messages again, and most of that would be to read their text again. */
+const made = new Map<string, ReactElement>()
+const madeMax = 400
+const textMax = 20_000
+
+function make(text: string, plugins: Pluggable[]): ReactElement {
+  return Markdown({ children: text, components, remarkPlugins: remark, rehypePlugins: plugins })
+}
+
+function kept(text: string, plugins: Pluggable[]): ReactElement {
+  if (text.length > textMax) return make(text, plugins)
+  const key = `${plugins.length} ${text}`
+  const element = made.get(key) ?? make(text, plugins)
+  // The one that was used last is the last to go.
+  made.delete(key)
+  made.set(key, element)
+  if (made.size > madeMax) made.delete(made.keys().next().value!)
+  return element
+}
+
+const Block = memo(function Block({ text, grows }: { text: string; grows: boolean }) {
+  const plugins = useHighlighter(text)
+  return grows ? make(text, plugins) : kept(text, plugins)
 })
 
-/** Markdown as a page shows it. Comes with its parser and highlighter as a file of its own, loaded when the first text is shown. */
+/** Markdown as a page shows it. Comes with its parser as a file of its own, loaded when the first text is shown. */
 export default function Rendered({ text, open }: { text: string; open: boolean }) {
-  return blocksOf(text, open).map((block, index) => (
+  const blocks = useMemo(() => blocksOf(text, open), [text, open])
+  return blocks.map((block, index) => (
     // biome-ignore lint/suspicious/noArrayIndexKey: a piece is where it is in its text
-    <Block key={index} text={block} />
+    <Block key={index} text={block} grows={open && index === blocks.length - 1} />
   ))
 }
