@@ -60,9 +60,10 @@ it.each(['fetch and SSE', 'graphql-ws'])(
       })
 
     for (const [round, signal] of (['SIGKILL', 'SIGTERM'] as const).entries()) {
+      // Before it is sent: its answer may begin before the sender hears that it is admitted.
+      const answers = words().length
       const input = { sessionId, messageId: newMessageId(), text: `/slow 100 Round ${round}, ${'word '.repeat(40)}` }
       await untilAnswered(transport, AdmitPromptDocument, { input })
-      const answers = words().length
       await waitFor('the beginning of the answer', () => (words()[answers]?.length ?? 0) > 20)
       const seen = words()[answers]!
       server.signal(signal)
