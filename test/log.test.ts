@@ -307,8 +307,11 @@ describe('what an append refuses, whole', () => {
     const { sessionId, executionId, messageId: taken } = await runningStep(here)
     const input = (await here.db.input.findFirstOrThrow({ where: { sessionId } })).id
     const other = await newSession()
+    // Not promoted: no message has its id yet.
+    const pending = messageId()
+    await append(other, [admitted(pending)])
     const before = [await everything(sessionId), await everything(other)]
-    for (const id of [taken, input])
+    for (const id of [taken, input, pending])
       for (const into of [sessionId, other])
         expect(await append(into, [event('step.started', { messageId: id, model: 'm', executionId })])).toEqual({
           kind: 'conflict',
