@@ -5,6 +5,7 @@ import { useStore } from '../api/store.ts'
 import { resumeOutbox } from '../composer/outbox.ts'
 import { SessionPage } from '../conversation/SessionPage.tsx'
 import { InboxPage } from '../inbox/InboxPage.tsx'
+import { Contained } from '../parts/Contained.tsx'
 import { Icon } from '../parts/Icon.tsx'
 import { RecoveryPage } from '../recovery/RecoveryPage.tsx'
 import { NewSession } from '../sessions/NewSession.tsx'
@@ -69,7 +70,11 @@ function Shell() {
         {route.page === 'new' && <NewSession />}
         {route.page === 'inbox' && <InboxPage />}
         {route.page === 'recovery' && <RecoveryPage />}
-        {route.page === 'session' && <SessionPage key={route.id} id={route.id} onMenu={openMenu} />}
+        {route.page === 'session' && (
+          <Contained key={route.id}>
+            <SessionPage id={route.id} onMenu={openMenu} />
+          </Contained>
+        )}
       </main>
       {keys && <KeysDialog onClose={() => setKeys(false)} />}
       <Announcer />

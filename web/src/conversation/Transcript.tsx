@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import { VList, type VListHandle } from 'virtua'
 import { transcript } from '../../../src/client/select.ts'
 import type { SessionView } from '../../../src/client/view.ts'
+import { Contained } from '../parts/Contained.tsx'
 import { Icon } from '../parts/Icon.tsx'
 import { MessageRow } from './MessageRow.tsx'
 
@@ -95,7 +96,9 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
       >
         {(message) => (
           <div className="row" key={message.id}>
-            <MessageRow message={message} interactions={view.interactions} />
+            <Contained>
+              <MessageRow message={message} interactions={view.interactions} />
+            </Contained>
           </div>
         )}
       </VList>
