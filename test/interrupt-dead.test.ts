@@ -8,7 +8,16 @@ import { interruptDeadlineMs } from '../src/runner/interrupt.ts'
 import { replaySession } from '../src/verify.ts'
 import { commitsSince, dieAt, resetTime, scanned, statusIn } from './support/asking.ts'
 import { eventually } from './support/core.ts'
-import { type CutOffOptions, calledTool, inconsistencies, inStep, phased, quiet, startTool } from './support/cut-off.ts'
+import {
+  behindTools,
+  type CutOffOptions,
+  calledTool,
+  inconsistencies,
+  inStep,
+  phased,
+  quiet,
+  startTool,
+} from './support/cut-off.ts'
 import { finish, finishing, hang, reply, text, toolCall } from './support/provider.ts'
 import { hasEvent, holdAppend, interrupt, probe, prompt, spoken, useStage } from './support/stage.ts'
 
@@ -170,9 +179,9 @@ describe('the cleanup', () => {
       const error = { code: 'PROVIDER_AUTH' as const, message: 'refused' }
       const failed = event('step.failed', { messageId, error, usage, continues: false })
       const asked = event('interrupt.requested', { interruptedExecutionId: executionId })
-      // No code path leaves a tool open behind a failed step.
-      await cut.append([failed])
-      await phased(core, cut, [...startTool(messageId, 'call_left'), asked], 'CANCELLING')
+      await cut.append(startTool(messageId, 'call_left'))
+      await behindTools(core, sessionId, () => cut.append([failed]))
+      await phased(core, cut, [asked], 'CANCELLING')
       const commits = (await stage.commits(sessionId)).length
       if (by === 'its owner') {
         const hold = createHold(sessionId, executionId, core.owner)

@@ -8,6 +8,7 @@ import { requestOf, takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
 import { startCore, type TestCore } from './support/core.ts'
 import {
+  behindTools,
   type CutOff,
   calledTool,
   cutOff,
@@ -317,13 +318,7 @@ describe('what becomes of a cut-off execution', () => {
       continues: false,
     })
     await cut.append([...calledTool(messageId, 'c1', 0), ...startTool(messageId, 'c2', 1)])
-    // No code path leaves tools open behind a failed step, and the door refuses it: their rows are out of its sight meanwhile.
-    await core.db
-      .$executeRaw`CREATE TABLE hidden_tools AS SELECT * FROM "ToolCall" WHERE "sessionId" = ${cut.sessionId}`
-    await core.db.$executeRaw`DELETE FROM "ToolCall" WHERE "sessionId" = ${cut.sessionId}`
-    await cut.append([failed])
-    await core.db.$executeRaw`INSERT INTO "ToolCall" SELECT * FROM hidden_tools`
-    await core.db.$executeRaw`DROP TABLE hidden_tools`
+    await behindTools(core, cut.sessionId, () => cut.append([failed]))
     expect(await recover(cut)).toBe('cleared')
     expect(await cut.types(11)).toEqual(['tool.failed', 'tool.failed', 'execution.settled'])
     expect((await cut.types()).filter((type) => type.startsWith('step.') && type !== 'step.started')).toEqual([

