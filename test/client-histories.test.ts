@@ -89,10 +89,10 @@ interface Ran {
 }
 
 /**
- * What ends its commit: its time tells when it was archived and which approval was the first, nobody resolves one quarantine and
- * opens another at once, and a call is durable before it runs.
+ * What ends its commit: its time tells when it was archived and which approval was the first, and nobody resolves one quarantine
+ * and opens another at once.
  */
-const last = new Set(['session.updated', 'interaction.settled', 'quarantine.resolved', 'tool.input_started'])
+const last = new Set(['session.updated', 'interaction.settled', 'quarantine.resolved'])
 /** The op and those before it, the nearest first: what cannot happen yet is led up to. */
 const leadingTo = (op: Op) => ops.slice(0, ops.indexOf(op) + 1).reverse()
 

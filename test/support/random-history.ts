@@ -266,7 +266,8 @@ export function randomHistory(prefix: string): History {
         event('tool.succeeded', {
           messageId: step.messageId,
           callId: call.callId,
-          output: dice % 2 ? words(dice) : null,
+          // Never null: a tool that gives nothing has an empty text as its output.
+          output: dice % 2 ? words(dice) : { dice, list: [null, words(dice)] },
         }),
       ]
     },
