@@ -49,7 +49,9 @@ describe('a takeover leaves alone', () => {
   it('REC-20: what was set aside', async () => {
     const cut = await cutOff(core)
     const { sessionId, executionId } = cut
-    expect(await setAside(core, { sessionId, executionId, kind: 'EXECUTION', reason: 'odd' })).toBe(true)
+    expect(await setAside(core, { sessionId, executionId, kind: 'EXECUTION', right: expired, reason: 'odd' })).toBe(
+      true,
+    )
     expect(await takeOver(core, sessionId, executionId, expired)).toBe('gone')
     await untouched(cut, 4)
   })
@@ -108,16 +110,31 @@ describe('setting aside', () => {
   it('REC-42: nothing is set aside twice, nor for an execution that has no claim any more', async () => {
     const cut = await cutOff(core)
     const { sessionId, executionId } = cut
-    const aside = (id: string) => setAside(core, { sessionId, executionId: id, kind: 'EXECUTION', reason: 'odd' })
+    const aside = (id: string) =>
+      setAside(core, { sessionId, executionId: id, kind: 'EXECUTION', right: expired, reason: 'odd' })
     expect(await aside(newExecutionId())).toBe(false)
     expect([await aside(executionId), await aside(executionId)]).toEqual([true, false])
     expect(await cut.types(3)).toEqual(['quarantine.opened'])
   })
 
+  it('REC-42: nor what is alive after all: its lease was renewed, or its owner is back, since somebody failed to decide on it', async () => {
+    const cut = await cutOff(core)
+    const { sessionId, executionId } = cut
+    const aside = (right: Right) => setAside(core, { sessionId, executionId, kind: 'EXECUTION', right, reason: 'odd' })
+    const renew = (ms: number) =>
+      core.db.claim.update({ where: { sessionId }, data: { expiresAt: new Date(Date.now() + ms) } })
+    await renew(600_000)
+    expect(await aside(expired)).toBe(false)
+    expect(await aside({ kind: 'dead', isStill: () => false })).toBe(false)
+    await untouched(cut, 3)
+    await renew(-1000)
+    expect(await aside(expired)).toBe(true)
+  })
+
   it('REC-45: a resolution whose session moved while it was written is decided again', async () => {
     const cut = await inStep(core)
     const { sessionId, executionId } = cut
-    await setAside(core, { sessionId, executionId, kind: 'EXECUTION', reason: 'odd' })
+    await setAside(core, { sessionId, executionId, kind: 'EXECUTION', right: expired, reason: 'odd' })
     const { id } = await core.db.quarantine.findFirstOrThrow({ where: { sessionId } })
     let appends = 0
     const moved = event('session.updated', { title: 'x', instructions: null, model: 'demo/echo', archived: false })

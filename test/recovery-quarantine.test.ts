@@ -175,7 +175,9 @@ describe('an execution that was set aside', () => {
     await core.db.$executeRaw`UPDATE "Claim" SET "expiresAt" = '-infinity' WHERE "sessionId" = ${unreadable.sessionId}`
     const gone = await inStep(core)
     for (const { sessionId, executionId } of [unreadable, gone])
-      expect(await setAside(core, { sessionId, executionId, kind: 'EXECUTION', reason: 'odd' })).toBe(true)
+      expect(
+        await setAside(core, { sessionId, executionId, kind: 'EXECUTION', right: { kind: 'expired' }, reason: 'odd' }),
+      ).toBe(true)
     await core.db.claim.delete({ where: { sessionId: gone.sessionId } })
     for (const [cut, action] of [
       [unreadable, 'RETRY'],

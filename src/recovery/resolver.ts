@@ -220,7 +220,7 @@ async function takeClaim(
     core.log.error({ err: asError(thrown), sessionId, executionId }, 'a claim cannot be taken over; it is set aside')
     reason = `recovery cannot decide on it: ${lastLine(asError(thrown))}`
   }
-  if (await setAside(core, { sessionId, executionId, kind: 'EXECUTION', reason })) report.quarantined++
+  if (await setAside(core, { sessionId, executionId, kind: 'EXECUTION', right, reason })) report.quarantined++
 }
 
 /** Prisma puts the query above the reason. */

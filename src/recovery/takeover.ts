@@ -198,12 +198,15 @@ async function lockClaim(tx: Tx, sessionId: string): Promise<void> {
 const inTransaction = <T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T> => db.$transaction(work)
 
 /**
- * Sets a row aside that cannot be decided on; the claim stays as it stands. Says whether it did: not if it is set aside already, or
- * if the claim is not that execution's any more.
+ * Sets a row aside that cannot be decided on; the claim stays as it stands. Says whether it did: not if it is set aside already, if the claim
+ * is not that execution's any more, or if the right to take it has gone: its owner lives after all, and goes on.
  */
 export async function setAside(
   core: Core,
-  entry: { sessionId: string; executionId: string; kind: 'EXECUTION' | 'RECOVERY'; reason: string },
+  entry: { sessionId: string; executionId: string; reason: string } & (
+    | { kind: 'EXECUTION'; right: Right }
+    | { kind: 'RECOVERY' }
+  ),
 ): Promise<boolean> {
   const { sessionId, executionId, kind, reason } = entry
   const opened = event('quarantine.opened', {
@@ -216,8 +219,13 @@ export async function setAside(
     await tx.$queryRaw`SELECT id FROM "Session" WHERE id = ${sessionId} FOR NO KEY UPDATE`
     const open = await tx.quarantine.count({ where: { sessionId, executionId, kind, resolvedAt: null } })
     if (open > 0) return false
-    const fence: Fence = { executionId, owner: null, phases: null, live: false }
-    const request: AppendRequest = { sessionId, events: [opened], ...(kind === 'EXECUTION' ? { fence } : {}) }
+    const request: AppendRequest = { sessionId, events: [opened] }
+    if (kind === 'EXECUTION') {
+      const { right } = entry
+      if (right.kind === 'dead' && !right.isStill()) return false
+      const expired = right.kind === 'expired'
+      request.fence = { executionId, owner: null, phases: null, live: false, expired }
+    }
     return (await appendIn(tx, request, core.owner)).kind === 'appended'
   })
   if (set) core.doorbell.ring([sessionId])

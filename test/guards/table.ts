@@ -484,10 +484,26 @@ const takeover: Guard[] = [
   {
     id: 'set-aside-fence',
     file: 'src/recovery/takeover.ts',
-    find: `...(kind === 'EXECUTION' ? { fence } : {})`,
-    replace: '...HIT({})',
+    find: 'request.fence = { executionId, owner: null, phases: null, live: false, expired }',
+    replace: 'HIT(expired)',
     keeps: 'a session from being set aside for an execution that has its claim no more',
     tests: [['recovery-guards.test.ts', 'set aside twice']],
+  },
+  {
+    id: 'set-aside-expired',
+    file: 'src/recovery/takeover.ts',
+    find: `const expired = right.kind === 'expired'`,
+    replace: 'const expired = HIT(false)',
+    keeps: 'a session from being set aside whose lease was renewed meanwhile',
+    tests: [['recovery-guards.test.ts', 'alive after all']],
+  },
+  {
+    id: 'set-aside-dead',
+    file: 'src/recovery/takeover.ts',
+    find: `if (right.kind === 'dead' && !right.isStill()) return false`,
+    replace: 'HIT(right)',
+    keeps: 'a session from being set aside whose owner is back',
+    tests: [['recovery-guards.test.ts', 'alive after all']],
   },
   {
     id: 'ended-execution',
