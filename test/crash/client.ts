@@ -51,6 +51,9 @@ export interface Client {
 
 const refusals = /Error$/
 
+/** Whoever finds nobody alive lets the others have a turn before looking again. */
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
 export function createClient(world: World): Client {
   const { sessionId, lane, flags, facts, findings } = world
   const idOf = (word: string) => `msg_${word}${sessionId.slice('ses_'.length)}`
@@ -65,6 +68,7 @@ export function createClient(world: World): Client {
       world.asking--
       if (answer !== null) return answer.value
       if (onlyOnce) return null
+      await turn()
     }
   }
 
@@ -117,7 +121,10 @@ export function createClient(world: World): Client {
     for (;;) {
       world.waitingFor = 'the session to rest'
       const found = await rested()
-      if (found === null) continue
+      if (found === null) {
+        await turn()
+        continue
+      }
       findings.push(
         ...(await findStuck(lane.db, [sessionId], world.scanMs)),
         ...(found === 'IDLE' ? await findUnrun(lane.db, facts.admitted) : []),
@@ -173,6 +180,7 @@ export function createClient(world: World): Client {
       for (;;) {
         world.waitingFor = flag
         if ((await Promise.race([raised, rested()])) !== null) return
+        await turn()
       }
     },
     raise: flags.raise,
@@ -182,6 +190,7 @@ export function createClient(world: World): Client {
         const { recovery, gate } = await world.current()
         await Promise.race([recovery.scan(), gate.died])
         if (!gate.isDead) return
+        await turn()
       }
     },
     async stopServer() {
