@@ -153,6 +153,8 @@ const interruptWaiting: Scenario = {
     await client.prompt('deploy')
     await client.rest()
     await client.prompt('later', { delivery: 'QUEUE' })
+    // It only runs where a death has ended what was asked; then its own question is what is stopped.
+    await client.rest()
     await client.interrupt()
   },
   holds: ({ effects }) => (effects.size > 0 ? 'a tool ran that nobody approved' : null),
