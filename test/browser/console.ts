@@ -298,6 +298,42 @@ describe('the console', () => {
     await until(() => page.getByRole('dialog').textContent()).toContain('give exactly what is stored')
   })
 
+  it('a long conversation opens at its end, however often; whoever scrolls up stays there while more comes', async () => {
+    const sessionId = `ses_long_${Date.now()}`
+    const create = `mutation ($sessionId: ID!) { createSession(input: { sessionId: $sessionId }) { __typename } }`
+    await ask(url, create, { sessionId })
+    const admit = `mutation ($input: AdmitPromptInput!) { admitPrompt(input: $input) { __typename } }`
+    for (let n = 1; n <= 14; n++) {
+      // Rows of very different height, which nobody can guess before they are drawn.
+      const text = `${n}: ${'many-words-that-take-some-room-on-the-screen-'.repeat((n * 7) % 23)}\n\n\`\`\`js\n${'a=1\n'.repeat((n * 5) % 11)}\`\`\``
+      await ask(url, admit, { input: { sessionId, messageId: `msg_long_${n}_${Date.now()}`, text, delivery: 'QUEUE' } })
+    }
+    await settled(sessionId)
+    const fromEnd = (page: Page) =>
+      page.locator('.transcript').evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight)
+    for (let round = 0; round < 3; round++) {
+      const { page } = await openTab(browser, `${url}#/session/${sessionId}`, {
+        viewport: { width: 1280, height: 860 },
+      })
+      await until(() => conversation(page)).toContain('You wrote: 14:')
+      await until(() => fromEnd(page)).toBeLessThan(2)
+      expect(await page.getByRole('button', { name: 'To the end' }).count()).toBe(0)
+      if (round === 2) {
+        await page.locator('.transcript').hover()
+        await page.mouse.wheel(0, -1500)
+        await page.getByRole('button', { name: 'To the end' }).waitFor()
+        const text = '/slow 30 words that come in while somebody reads further up'
+        await ask(url, admit, { input: { sessionId, messageId: `msg_long_more_${Date.now()}`, text } })
+        await settled(sessionId)
+        expect(await fromEnd(page)).toBeGreaterThan(1000)
+        await page.getByRole('button', { name: 'To the end' }).click()
+        await until(() => conversation(page)).toContain('further up')
+        await until(() => fromEnd(page)).toBeLessThan(2)
+      }
+      await page.context().close()
+    }
+  })
+
   it('OPS-11: without a token there is a page to sign in, and a wrong key is told from a missing one', async () => {
     const key = 'sesame-0123456789abcdef'
     const env = { DATABASE_URL: database.url, HOLDFAST_API_KEYS: `${key}:acme` }

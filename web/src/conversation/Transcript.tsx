@@ -9,6 +9,8 @@ import { MessageRow } from './MessageRow.tsx'
 
 const nearEnd = 60
 const nearStart = 400
+/** How long what a reader does with wheel, finger or keys can go on scrolling. */
+const touchMs = 1000
 
 /** The conversation. Follows its end while the reader is there; whoever has scrolled up stays where they are. */
 interface Props {
@@ -22,6 +24,8 @@ interface Props {
 export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
   const list = useRef<VListHandle>(null)
   const following = useRef(true)
+  const touchedAt = useRef(Number.NEGATIVE_INFINITY)
+  const seen = useRef({ offset: 0, size: 0 })
   const loading = useRef(false)
   const [away, setAway] = useState(false)
   const [shift, setShift] = useState(false)
@@ -73,9 +77,21 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
     return () => clearTimeout(timer)
   }, [count])
 
+  const touched = () => {
+    touchedAt.current = performance.now()
+  }
+
   const onScroll = (offset: number) => {
     const { scrollSize, viewportSize } = list.current!
-    following.current = scrollSize - offset - viewportSize < nearEnd
+    const before = seen.current
+    seen.current = { offset, size: scrollSize }
+    // The list scrolls by itself, too, when rows are measured and turn out longer. Only a reader leaves the end: by wheel, finger or keys, or with
+    // the scroll bar, which moves up while nothing grows.
+    const byReader =
+      performance.now() - touchedAt.current < touchMs || (offset < before.offset && scrollSize === before.size)
+    if (scrollSize - offset - viewportSize < nearEnd) following.current = true
+    else if (byReader) following.current = false
+    else if (following.current) toEnd()
     setAway(!following.current)
     if (offset < nearStart) void more()
   }
@@ -90,6 +106,9 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
         aria-label="Conversation"
         tabIndex={0}
         shift={shift}
+        onWheel={touched}
+        onTouchMove={touched}
+        onKeyDown={touched}
         onScroll={onScroll}
         onResize={onResize}
         data={messages}
