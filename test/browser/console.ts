@@ -170,8 +170,11 @@ describe('the console', () => {
     await until(() => conversation(page)).toContain('Declined: “too far”')
     await until(() => status(page)).toBe('Idle')
     await say(page, '/tool ask_user {"question":"What now?"}')
-    await page.getByRole('button', { name: 'Dismiss and stop' }).click()
+    await page.getByRole('button', { name: 'Dismiss and stop' }).focus()
+    await page.keyboard.press('Enter')
     await until(() => conversation(page)).toContain('Dismissed')
+    // The card is gone, and with it the button: the next key goes to the prompt.
+    await until(() => page.evaluate(() => document.activeElement?.id)).toBe('prompt')
     await until(() => status(page)).toBe('Idle')
     await reloadShowsTheSame(page)
   })

@@ -1,4 +1,4 @@
-import { useState } from 'react'
+import { useLayoutEffect, useRef, useState } from 'react'
 import { Notice } from '../parts/Notice.tsx'
 import { ApprovalForm } from './ApprovalForm.tsx'
 import { QuestionForm } from './QuestionForm.tsx'
@@ -20,10 +20,29 @@ const when = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle
 /** A question that waits for a person, with everything that can be answered. It goes away by the event that settles it, whoever did it. */
 export function InteractionCard({ interaction }: { interaction: Asked }) {
   const [settled, setSettled] = useState<string | null>(null)
+  const card = useRef<HTMLElement>(null)
+  const isHere = useRef(false)
+  // Whoever answered by keys would start at the top of the page again when the card goes. A button that is waited for loses the focus before.
+  useLayoutEffect(
+    () => () => {
+      const active = document.activeElement
+      if (!isHere.current || !(active === document.body || card.current?.contains(active))) return
+      const next = document.getElementById('prompt') ?? document.getElementById('main')
+      next?.focus()
+    },
+    [],
+  )
   if (settled !== null) return <Notice tone="info">{settled}</Notice>
   const Form = interaction.kind === 'APPROVAL' ? ApprovalForm : QuestionForm
   return (
     <section
+      ref={card}
+      onFocus={() => {
+        isHere.current = true
+      }}
+      onBlur={({ relatedTarget }) => {
+        if (relatedTarget !== null) isHere.current = card.current?.contains(relatedTarget) ?? false
+      }}
       className="ask"
       aria-label={interaction.kind === 'APPROVAL' ? `Approval of ${interaction.toolName}` : 'Question'}
     >

@@ -32,7 +32,7 @@ export function describe(event: SessionEventFieldsFragment): Described {
     case 'PromptAdmitted':
       return one(
         event.inputKind === 'COMPACTION' ? 'Compaction asked for' : 'Prompt admitted',
-        `${event.delivery.toLowerCase()} · ${short(event.text)}`,
+        event.inputKind === 'COMPACTION' ? '' : `${event.delivery.toLowerCase()} · ${short(event.text)}`,
       )
     case 'PromptPromoted':
       return one(
