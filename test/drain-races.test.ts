@@ -266,6 +266,31 @@ it('DRAIN-10: new work found 20 000 times costs neither stack nor memory', async
   expect(heap[3]! - heap[1]!).toBeLessThan(1_000_000)
 })
 
+it('DRAIN-07: a session that is to be looked at once more while places are free makes nobody yield; one that finds no place does', async () => {
+  const ends = new Map<string, (end: { again: boolean }) => void>()
+  const coordinator = createCoordinator({
+    maxDrains: 2,
+    log: createLog('silent'),
+    metrics: createMetrics(),
+    drain: (sessionId) => new Promise((resolve) => ends.set(sessionId, resolve)),
+  })
+  coordinator.wake('ses_long')
+  coordinator.wake('ses_short')
+  ends.get('ses_short')!({ again: true })
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve()
+  expect(coordinator.size()).toEqual({ queued: 1, running: 1 })
+  expect(coordinator.othersWait()).toBe(false)
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(coordinator.size()).toEqual({ queued: 0, running: 2 })
+  coordinator.wake('ses_third')
+  expect(coordinator.othersWait()).toBe(true)
+  for (const id of ['ses_long', 'ses_short', 'ses_third']) {
+    ends.get(id)!({ again: false })
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  await coordinator.idle()
+})
+
 it('DRAIN-12: if the claim cannot be removed the execution has not ended either', async () => {
   const a = await stage.start()
   const sessionId = await newSession(a)

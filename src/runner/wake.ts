@@ -87,7 +87,8 @@ export function createCoordinator({ maxDrains, drain, log, metrics }: Coordinato
       if (!queued.has(sessionId)) queued.set(sessionId, performance.now())
       pump()
     },
-    othersWait: () => queued.size > 0,
+    // One that only waits for its next look, with places free, takes nobody's.
+    othersWait: () => queued.size > 0 && running.size >= maxDrains,
     async stop(graceMs) {
       stopped = true
       queued.clear()
