@@ -5,6 +5,7 @@ import { event } from '../src/events.ts'
 import { createLiveText } from '../src/live-text.ts'
 import type { StreamItem } from '../src/stream-item.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { heldMegabytes } from './support/memory.ts'
 import {
   is,
   joined,
@@ -483,12 +484,9 @@ describe('slow readers of live text', () => {
     for (let index = 0; index < 3; index++) await minute(index)
     const streams = Array.from({ length: 50 }, () => crowd.stream(step.sessionId, 11))
     for (const stream of streams) await takeUntil(stream, is('LogSynced'))
-    collectGarbage()
-    const before = process.memoryUsage().rss
+    const before = heldMegabytes()
     for (let index = 3; index < 13; index++) await minute(index)
-    collectGarbage()
-    const grown = (process.memoryUsage().rss - before) / 1024 / 1024
-    expect(grown).toBeLessThan(64)
+    expect(heldMegabytes() - before).toBeLessThan(64)
     // They were there all the time: each still gets what it has missed.
     expect(crowd.live.listeners()).toBe(50)
     expect((await streams[0]!.next()).value).toMatchObject({ typename: 'TextStarted', index: 3 })
