@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { startEmbedded } from '../../src/embedded/server.ts'
+import { execute, paste, resultOf } from '../support/graphiql.ts'
 import { endServers, type ServerProcess, startServer } from '../support/server-process.ts'
 
 const key = 'a-key-for-the-browser-0123456789'
@@ -45,41 +46,36 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
 })
 
-/** Replaces what stands in an editor. */
-async function fill(editor: string, text: string) {
-  await page.locator(`${editor} .view-lines`).click()
-  await page.keyboard.press('ControlOrMeta+A')
-  await page.evaluate((value) => navigator.clipboard.writeText(value), text)
-  await page.keyboard.press('ControlOrMeta+V')
-}
-// biome-ignore lint/performance/useDomNodeTextContent: the editor's lines stand in the DOM in another order than on the screen
-const shown = async () => (await page.locator('.graphiql-response').innerText()).replace(/\s+/g, ' ')
 /** Runs what the editor holds, again if GraphiQL has not yet seen which operation that is. */
 const run = (text: string) =>
   vi.waitFor(
     async () => {
-      await page.locator('.graphiql-execute-button').click()
-      await expect.poll(shown, { timeout: 5000, interval: 50 }).toContain(text)
+      await execute(page)
+      await expect.poll(() => resultOf(page), { timeout: 5000, interval: 50 }).toContain(text)
     },
     { timeout: 40_000 },
   )
 
 it('SEC-02: without a key GraphiQL opens and shows UNAUTHENTICATED', async () => {
-  await fill('.graphiql-query-editor', '{ sessions { edges { node { id } } } }')
+  await paste(page, '.graphiql-query-editor', '{ sessions { edges { node { id } } } }', 'sessions')
   await run('UNAUTHENTICATED')
 })
 
 it('with the key in the headers editor operations and subscriptions run, and the browser keeps no key', async () => {
   await page.getByRole('button', { name: 'Headers', exact: true }).click()
-  await fill('.graphiql-editor-tool .graphiql-editor:not(.hidden)', `{ "Authorization": "Bearer ${key}" }`)
-  await fill(
+  await paste(page, '.graphiql-editor-tool .graphiql-editor:not(.hidden)', `{ "Authorization": "Bearer ${key}" }`, key)
+  await paste(
+    page,
     '.graphiql-query-editor',
     'mutation { createSession(input: { sessionId: "ses_browserkey1", title: "mine" }) { __typename } }',
+    'createSession',
   )
   await run('CreateSessionPayload')
-  await fill(
+  await paste(
+    page,
     '.graphiql-query-editor',
     'subscription { sessionEvents(sessionId: "ses_browserkey1") { __typename ... on LogSynced { through } } }',
+    'sessionEvents',
   )
   await run('LogSynced')
   const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + location.href)

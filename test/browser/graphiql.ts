@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEmbedded } from '../../src/embedded/server.ts'
+import { execute, paste, resultOf } from '../support/graphiql.ts'
 import { endServers, type ServerProcess, startServer } from '../support/server-process.ts'
 
 // What the README promises a newcomer, done as one would: its command, its operations pasted into GraphiQL, in a real browser.
@@ -79,14 +80,11 @@ async function openPage(): Promise<Page> {
   return page
 }
 
-/** The result pane as a reader sees it; where it wraps a line does not matter. */
-// biome-ignore lint/performance/useDomNodeTextContent: the editor's lines stand in the DOM in another order than on the screen
-const shown = async () => (await page.locator('.graphiql-response').innerText()).replace(/\s+/g, ' ')
+const shown = () => resultOf(page)
 
 /** Runs one of the document's operations by its name, and waits until the result pane holds the text. */
 async function run(name: string, text: string): Promise<void> {
-  await page.locator('.graphiql-execute-button').click()
-  await page.getByRole('menuitem', { name, exact: true }).click()
+  await execute(page, name)
   await expect.poll(shown, { timeout: 30_000, interval: 50 }).toContain(text)
 }
 
@@ -105,12 +103,7 @@ describe('GraphiQL, by the README', () => {
 
   it('OPS-12, OPS-01: the operations of the README, pasted and run as printed; the answer streams in and says that it is a demo', async () => {
     const [operations] = blocks('graphql')
-    await page.locator('.graphiql-query-editor .view-lines').click()
-    await page.keyboard.press('ControlOrMeta+A')
-    await page.evaluate((text) => navigator.clipboard.writeText(text), operations!)
-    await page.keyboard.press('ControlOrMeta+V')
-    await page.keyboard.press('ControlOrMeta+Home')
-    await expect.poll(() => page.locator('.graphiql-query-editor').textContent()).toContain('ses_quickstart')
+    await paste(page, '.graphiql-query-editor', operations!, 'ses_quickstart')
 
     await run('Create', '"created": true')
     await run('Prompt', '"ADMITTED"')
@@ -157,14 +150,13 @@ describe('GraphiQL, by the README', () => {
       const shows = new RegExp(`(query|mutation|subscription)\\s${name}\\b`)
       await expect.poll(() => page.locator('.graphiql-query-editor').textContent(), { timeout: 20_000 }).toMatch(shows)
     }
-    const execute = async (text: string, operation?: string) => {
-      await page.locator('.graphiql-execute-button').click()
-      if (operation !== undefined) await page.getByRole('menuitem', { name: operation, exact: true }).click()
+    const executed = async (text: string, operation?: string) => {
+      await execute(page, operation)
       // Before the editor has understood the document of a tab that was opened just now it names the operation of the one before, which
       // the server refuses. Nothing has run then, and a person presses again.
       const answered = async () => {
         const text = await shown()
-        if (text.includes('Cannot infer operation')) await page.locator('.graphiql-execute-button').click()
+        if (text.includes('Cannot infer operation')) await execute(page)
         return text
       }
       await expect.poll(answered, { timeout: 30_000, interval: 300 }).toContain(text)
@@ -172,10 +164,7 @@ describe('GraphiQL, by the README', () => {
     /** Reads again and again, as what is looked for happens by and by. */
     const executeUntil = async (text: string, operation?: string) => {
       for (let tries = 0; tries < 10 && !(await shown()).includes(text); tries++) {
-        await page.locator('.graphiql-execute-button').click()
-        // The button asks which one as soon as the editor has understood the document of a tab that was opened just now.
-        const item = page.getByRole('menuitem', { name: operation ?? '', exact: true })
-        if (operation !== undefined) await item.click({ timeout: 2000 }).catch(() => {})
+        await execute(page, operation)
         await expect
           .poll(shown, { timeout: 2000, interval: 50 })
           .toContain(text)
@@ -183,44 +172,43 @@ describe('GraphiQL, by the README', () => {
       }
       expect(await shown()).toContain(text)
     }
-    const setVariables = async (variables: Record<string, unknown>) => {
-      await page.locator('.graphiql-editor-tool .view-lines').first().click()
-      await page.keyboard.press('ControlOrMeta+A')
-      await page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(variables))
-      await page.keyboard.press('ControlOrMeta+V')
-    }
+    const setVariables = (variables: Record<string, string>, sign: string) =>
+      paste(page, '.graphiql-editor-tool', JSON.stringify(variables), sign)
     const session = 'ses_example01'
 
-    await execute('"created": true')
+    await executed('"created": true')
     await open('Prompt')
-    await execute('"ADMITTED"')
+    await executed('"ADMITTED"')
     await open('Watch')
-    await execute('"SUCCEEDED"')
+    await executed('"SUCCEEDED"')
     expect(sockets).toEqual([`${url.replace('http', 'ws')}graphql`])
     await page.getByRole('button', { name: /stop/i }).click()
     await open('Read')
-    await execute('You wrote: Hello! Slowly, please.')
+    await executed('You wrote: Hello! Slowly, please.')
 
     await open('Prompt')
-    await setVariables({
-      session,
-      message: 'msg_example02',
-      text: '/tool ask_user {"question":"Which colour?","options":["red","blue"]}',
-    })
-    await execute('"id": "msg_example02"')
+    await setVariables(
+      {
+        session,
+        message: 'msg_example02',
+        text: '/tool ask_user {"question":"Which colour?","options":["red","blue"]}',
+      },
+      'msg_example02',
+    )
+    await executed('"id": "msg_example02"')
     await open('Inbox')
     await executeUntil('Which colour?')
     const interaction = /"id": "(req_[^"]+)"/.exec(await shown())![1]!
     await open('Answer')
-    await setVariables({ interaction, answer: 'red' })
-    await execute('"ANSWERED"', 'Answer')
+    await setVariables({ interaction, answer: 'red' }, interaction)
+    await executed('"ANSWERED"', 'Answer')
 
     await open('Prompt')
-    await setVariables({ session, message: 'msg_example03', text: '/tool wait {"ms":60000}' })
-    await execute('"id": "msg_example03"')
+    await setVariables({ session, message: 'msg_example03', text: '/tool wait {"ms":60000}' }, 'msg_example03')
+    await executed('"id": "msg_example03"')
     await open('Interrupt')
     await executeUntil('"phase"', 'Running')
-    await execute('"interrupted": true', 'Interrupt')
+    await executed('"interrupted": true', 'Interrupt')
 
     await open('Recoveries')
     await executeUntil('"recoveries": []', 'Recoveries')
