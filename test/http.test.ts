@@ -49,6 +49,9 @@ describe('GraphQL over HTTP', () => {
   })
 })
 
+/** Waits for what has to come about; vitest's own second is too short for a busy machine. */
+const soon = <T>(look: () => T) => vi.waitFor(look, { timeout: 20_000 })
+
 describe('API-14: unexpected errors', () => {
   const secret = 'connection string postgres://u:hunter2@db'
   const failing = (error: Error) => vi.spyOn(served.core.models, 'list').mockRejectedValue(error)
@@ -265,7 +268,7 @@ describe('event streams', () => {
     expect([...resumed.matchAll(/^id: (\d+)$/gm)].map(([, id]) => id)).toEqual(['3'])
     const bad = await (await sse(watch(), { 'last-event-id': 'x' })).text()
     expect(bad).toContain('BAD_USER_INPUT')
-    await vi.waitFor(() => expect(listeners()).toBe(0))
+    await soon(() => expect(listeners()).toBe(0))
   })
 
   it('STREAM-19: a silent stream is pinged', async () => {
@@ -278,15 +281,15 @@ describe('event streams', () => {
 
   it('STREAM-15: a client that goes away, over SSE or WebSocket, leaves nothing behind', async () => {
     const response = await sse(watch())
-    await vi.waitFor(() => expect(listeners()).toBe(1))
+    await soon(() => expect(listeners()).toBe(1))
     await response.body!.cancel()
-    await vi.waitFor(() => expect(listeners()).toBe(0))
+    await soon(() => expect(listeners()).toBe(0))
     const client = createClient({ url: served.endpoint.replace('http', 'ws'), webSocketImpl: WebSocket })
     const items = client.iterate({ query: watch() })
     await items.next()
     expect(listeners()).toBe(1)
     await items.return!()
-    await vi.waitFor(() => expect(listeners()).toBe(0))
+    await soon(() => expect(listeners()).toBe(0))
     client.terminate()
   })
 
@@ -324,7 +327,7 @@ describe('event streams', () => {
     const client = createClient({ url: served.endpoint.replace('http', 'ws'), webSocketImpl: WebSocket })
     const items = client.iterate({ query: 'subscription { sessionActivity { id seq status inputs { id } } }' })
     const first = items.next()
-    await vi.waitFor(async () => {
+    await soon(async () => {
       await served.append('ses_http00001', admitted(`msg_act${Math.random().toString(36).slice(2).padEnd(8, '0')}`))
       expect(await Promise.race([first, new Promise((resolve) => setTimeout(resolve, 100))])).toBeDefined()
     })

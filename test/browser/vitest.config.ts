@@ -12,6 +12,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts', 'test/support/build.ts'],
     maxWorkers: 2,
     retry: process.env.CI ? 1 : 0,
+    // A page shows things when it gets to them.
+    expect: { poll: { timeout: 15_000 } },
     testTimeout: 90_000,
     hookTimeout: 120_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'browser'}.json` }]],
