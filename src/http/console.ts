@@ -44,16 +44,15 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ')
 
+const here = dirname(fileURLToPath(import.meta.url))
 /** Beside the bundled server, or where a server that runs from its sources finds it. */
-function builtAt(): string | undefined {
-  const here = dirname(fileURLToPath(import.meta.url))
-  return [join(here, 'web'), join(here, '../../dist/web')].find((directory) =>
-    statSync(join(directory, 'index.html'), { throwIfNoEntry: false })?.isFile(),
-  )
-}
+const places = [join(here, 'web'), join(here, '../../dist/web')]
 
-/** The files of the console that has been built; undefined when none has. */
-export async function loadConsole(directory = builtAt()): Promise<ConsoleFiles | undefined> {
+/** The files of the console that has been built, from the first of the places that has one; undefined when none has. */
+export async function loadConsole(directories: readonly string[] = places): Promise<ConsoleFiles | undefined> {
+  const directory = directories.find((place) =>
+    statSync(join(place, 'index.html'), { throwIfNoEntry: false })?.isFile(),
+  )
   if (directory === undefined) return undefined
   const files = new Map<string, File>()
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {

@@ -27,7 +27,7 @@ export interface HttpServer {
  */
 export async function serveHttp(
   core: Core,
-  options: { host: string; port: number; pingMs?: number },
+  options: { host: string; port: number; pingMs?: number; consoleAt?: readonly string[] },
 ): Promise<HttpServer> {
   const graphql = createGraphql(core, options)
   const gate = createGate(core.config.auth, {
@@ -35,7 +35,7 @@ export async function serveHttp(
     log: core.log,
     refusals: core.metrics.unauthenticated,
   })
-  const files = loadConsole()
+  const files = loadConsole(options.consoleAt)
   // Whoever asks for one is told; nobody may ever ask.
   files.catch(() => {})
   const server = createServer((request, response) => {

@@ -31,7 +31,7 @@ const zipped = (files: Iterable<string>) =>
 
 let served: Served
 beforeAll(async () => {
-  served = await serveLog()
+  served = await serveLog({ consoleAt: built })
 })
 afterAll(() => served.close())
 

@@ -31,6 +31,8 @@ export async function serveLog(
     clock?: Clock
     logLevel?: LogLevel
     env?: Record<string, string>
+    /** Where the console was built. Else none is served: whether somebody has built one here must not matter. */
+    consoleAt?: string
   } = {},
 ) {
   const database = await createTestDatabase()
@@ -65,6 +67,7 @@ export async function serveLog(
   const server = await serveHttp(core, {
     host: '127.0.0.1',
     port: 0,
+    consoleAt: options.consoleAt === undefined ? [] : [options.consoleAt],
     ...(options.pingMs && { pingMs: options.pingMs }),
   })
   const endpoint = `${server.url}graphql`
