@@ -436,6 +436,47 @@ describe('deciding', () => {
     expect(spoken(stage.provider.requests[1]!).slice(-2)).toEqual(['call send {"to":"alice"}', 'result sent to alice'])
   })
 
+  it('ASK-01: needsApproval judges what the tool would run with: defaults, coerced values and all', async () => {
+    const ran: unknown[] = []
+    const judged: unknown[] = []
+    const push = defineTool({
+      name: 'push',
+      description: 'pushes',
+      inputSchema: z.object({ force: z.boolean().default(true), times: z.coerce.number().default(1) }),
+      needsApproval: (input) => {
+        judged.push(input)
+        return input.force === true && input.times > 2
+      },
+      execute: (input) => {
+        ran.push(input)
+        return 'pushed'
+      },
+    })
+    const a = await stage.start({ tools: [push] })
+    const s = await stage.session()
+    stage.provider.script(
+      calling({ name: 'push', args: {}, id: 'call_once' }),
+      calling({ name: 'push', args: { times: '3' }, id: 'call_more' }),
+      said(),
+    )
+    await prompt(a.core, s)
+    await a.core.coordinator.idle()
+    expect(judged).toEqual([
+      { force: true, times: 1 },
+      { force: true, times: 3 },
+    ])
+    expect(ran).toEqual([{ force: true, times: 1 }])
+    // What is shown and kept is the call as the model made it.
+    expect(await stage.payloads(s, 'interaction.requested')).toMatchObject([{ toolInput: { times: '3' } }])
+    await approve(a.core, await asked(stage, s))
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(ran).toEqual([
+      { force: true, times: 1 },
+      { force: true, times: 3 },
+    ])
+  })
+
   it('ASK-25: a remembered approval spares this session the question, on any process, until the tool changes', async () => {
     const deploy = guarded()
     const options = { tools: [deploy.tool] }

@@ -26,7 +26,10 @@ export interface ToolDefinition<Input = unknown> {
   description: string
   /** What the model has to give: a Zod schema or a JSON Schema, of an object. */
   inputSchema: z.ZodType<Input> | JsonSchema
-  /** Whether a person has to approve a call before it runs, always or by its input (design section 7). A function that throws: yes. */
+  /**
+   * Whether a person has to approve a call before it runs, always or by its input (design section 7). A function gets what `execute` would
+   * get; one that throws means yes.
+   */
   needsApproval?: boolean | ((input: Input) => boolean)
   /** How long an approval of this tool may stay open, in milliseconds; then the call is declined. The config's if left out. */
   approvalExpiresMs?: number

@@ -106,8 +106,11 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     )
   }
 
-  /** Must a person be asked first? A rule that throws asks: the careful answer. */
-  async function needsPerson(name: string, input: JsonValue): Promise<boolean> {
+  /**
+   * Must a person be asked first? `input` is what the tool would run with, so that the rule judges a default or a coerced value as well. A
+   * rule that throws asks: the careful answer.
+   */
+  async function needsPerson(name: string, input: unknown): Promise<boolean> {
     const tool = core.tools.get(name)!
     const { needsApproval } = tool
     if (tool.asks === 'question') return true
@@ -191,7 +194,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     }
     const checked = tool.validate(input)
     if (!checked.ok) return refuse([], { code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
-    if (await needsPerson(name, input)) {
+    if (await needsPerson(name, checked.value)) {
       // Said before the commit: a decision may come before this process goes on.
       asks = true
       watch()
