@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { appendIn } from '../src/event-log.ts'
-import { event, noUsage } from '../src/events.ts'
+import { event, type NewEvent, noUsage } from '../src/events.ts'
 import { continuationIdOf, newMessageId, recoveryIdOf } from '../src/ids.ts'
 import { readEvidence } from '../src/recovery/evidence.ts'
 import { resolve } from '../src/recovery/resolution.ts'
@@ -16,6 +16,7 @@ import {
   inconsistencies,
   inStep,
   phased,
+  promoted,
   prompt,
   quiet,
   startTool,
@@ -494,17 +495,49 @@ describe('bounds', () => {
     })
   })
 
-  it('REC-39: a step that ended clean, or a person, starts the count again', async () => {
-    const cut = await cutOff(core)
-    await recover(cut)
-    await recover(await again(cut, 2))
-    await recover(await again(cut, 3))
+  const cleanStep = (cut: CutOff): NewEvent[] => {
     const messageId = newMessageId()
-    await cut.append([
+    return [
       event('step.started', { messageId, model: 'compatible/scripted', executionId: cut.executionId }),
       event('step.ended', { messageId, finish: 'stop', usage: noUsage, continues: false }),
-    ])
-    expect(await recover(await again(cut, 4))).toBe('recovered')
+    ]
+  }
+  const continued = (executionId: string, hidden: boolean) =>
+    event('prompt.promoted', {
+      messageId: continuationIdOf(executionId),
+      inputKind: 'CONTINUATION',
+      text: 'continue',
+      attachments: [],
+      hidden,
+    })
+
+  it.each([
+    ['a step that ended clean', cleanStep],
+    ["a user's promotion", (cut: CutOff) => [promoted(cut.promptId)]],
+  ])('REC-39: %s starts the count again: three more recoveries, then it parks', async (_, events) => {
+    const cut = await cutOff(core)
+    await recover(cut)
+    for (const n of [2, 3]) expect(await recover(await again(cut, n))).toBe('recovered')
+    await cut.append(events(cut))
+    for (const n of [4, 5, 6]) expect(await recover(await again(cut, n))).toBe('recovered')
+    expect(await recover(await again(cut, 7))).toBe('parked')
+  })
+
+  it.each([
+    ['hidden ones', true],
+    ['ones that the model sees', false],
+  ])('REC-26, REC-39: the promotion of continuations alone does not start the count again: %s', async (_, hidden) => {
+    const cut = await cutOff(core)
+    expect(await recover(cut)).toBe('recovered')
+    let { executionId } = cut
+    for (const n of [2, 3, 4]) {
+      const next = await again(cut, n)
+      await cut.append([continued(executionId, hidden)])
+      const state = await core.db.input.findUnique({ where: { id: continuationIdOf(executionId) } })
+      expect(state).toMatchObject({ kind: 'CONTINUATION', state: 'PROMOTED' })
+      expect(await recover(next)).toBe(n === 4 ? 'parked' : 'recovered')
+      executionId = next.executionId
+    }
   })
 
   it('REC-27: a claim that expired more than a day ago parks; one that expired just under a day ago goes on', async () => {
