@@ -1,3 +1,4 @@
+import type { LanguageModelV4StreamPart } from '@ai-sdk/provider'
 import { describe, expect, it } from 'vitest'
 import { updateSession } from '../src/runner/sessions.ts'
 import { replaySession } from '../src/verify.ts'
@@ -18,7 +19,7 @@ import {
   toolCalls,
   wait,
 } from './support/provider.ts'
-import { finished, scriptedModel } from './support/scripted-model.ts'
+import { finished, scriptedModel, usage } from './support/scripted-model.ts'
 import {
   instant,
   interrupt,
@@ -30,6 +31,7 @@ import {
   tenant,
   useStage,
 } from './support/stage.ts'
+import { statementsDuring } from './support/statements.ts'
 
 const stage = useStage()
 const message = (sessionId: string) =>
@@ -256,22 +258,48 @@ describe('a step that goes well', () => {
   })
 
   it('STEP-23: after a step has settled no delta, no chunk and no error follows', async () => {
-    const lines: Record<string, unknown>[] = []
-    const { core } = await stage.start({ log: (line) => lines.push(line) })
+    const complaints: unknown[] = []
+    const { core } = await stage.start({
+      log(line) {
+        if (['warn', 'error', 'fatal'].includes(line.level as string)) complaints.push(line.msg)
+      },
+    })
     const s = await stage.session()
     const open = gate()
     stage.provider.script(reply(text('par', 'tial'), wait(open.promise), text(' end'), finish()))
-    await prompt(core, s)
-    await eventually('a chunk', () => stage.db.chunk.count({ where: { sessionId: s } }))
+    const database = new URL(stage.database.url).pathname.slice(1)
+    const chunkWritesDuring = async (work: () => Promise<unknown>) =>
+      (await statementsDuring(database, work)).filter((text) => text.includes('holdfast_write_chunks')).length
+    const written = await chunkWritesDuring(async () => {
+      await prompt(core, s)
+      await eventually('all of it', async () => [...core.live.partsOf(s)][0]?.text === 'partial')
+      await eventually('a chunk', () => stage.db.chunk.count({ where: { sessionId: s } }))
+    })
+    expect(written).toBeGreaterThan(0)
+    // What is heard of the step, and what has been committed of it, in one order.
+    const order: string[] = []
+    core.live.listen(s, () => order.push('delta'))
+    const late: number[] = []
+    const { append } = core.eventLog
+    core.eventLog = {
+      ...core.eventLog,
+      async append(request) {
+        // The timer fires: before the end of the text is stored, and after each commit.
+        late.push(await chunkWritesDuring(() => core.live.flush()))
+        const outcome = await append(request)
+        order.push(...request.events.map(({ type }) => type))
+        late.push(await chunkWritesDuring(() => core.live.flush()))
+        return outcome
+      },
+    }
     open.open()
     await core.coordinator.idle()
-    let moved = 0
-    core.live.listen(s, () => moved++)
-    await core.live.flush()
+    expect(late).toEqual([0, 0, 0, 0, 0, 0])
     expect([...core.live.partsOf(s)]).toEqual([])
-    expect(moved).toBe(0)
+    expect(order).toEqual(['delta', 'text.ended', 'step.streamed', 'step.ended', 'execution.settled'])
     expect(await stage.db.chunk.count({ where: { sessionId: s } })).toBe(0)
-    expect(lines.filter(({ level }) => (level as number) >= 40)).toEqual([])
+    core.log.warn('the one complaint')
+    expect(complaints).toEqual(['the one complaint'])
   })
 })
 
@@ -582,15 +610,17 @@ describe('history for the next request', () => {
       { type: 'text-start', id: 'e' },
       { type: 'text-end', id: 'e' },
     ] as const
-    const { finishReason, ...rest } = finished() as Extract<ReturnType<typeof finished>, { type: 'finish' }>
-    const filtered = { ...rest, finishReason: { unified: 'content-filter' as const, raw: 'x' } }
+    const filtered: LanguageModelV4StreamPart = {
+      type: 'finish',
+      finishReason: { unified: 'content-filter', raw: 'x' },
+      usage,
+    }
     const own = scriptedModel(
       [...thinking('r'), ...empty, ...said, finished()],
       [...thinking('r'), ...said, filtered],
       [finished()],
     )
     const other = scriptedModel([finished()])
-    expect(finishReason).toBeDefined()
     const { core } = await stage.start({
       models: { models: { 'own/x': { model: own.model }, 'own/y': { model: other.model } } },
     })
