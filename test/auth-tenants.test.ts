@@ -19,6 +19,11 @@ beforeAll(async () => {
   node = await startCore({ url: database.url, config: { auth: twoTenants } })
   http = await serveHttp(node.core, { host: '127.0.0.1', port: 0 })
   endpoint = `${http.url}graphql`
+  for (const tenant of ['a', 'b'])
+    await append(
+      idsOf(tenant).older,
+      event('session.created', { tenant, title: `old plan of ${tenant}`, instructions: null, model: 'demo/echo' }),
+    )
   for (const tenant of ['a', 'b']) await tell(tenant)
 })
 afterEach(closeSockets)
@@ -31,6 +36,8 @@ afterAll(async () => {
 /** One of each thing that has an id, all of them of one tenant. */
 const idsOf = (tenant: string) => ({
   session: `ses_tenant_${tenant}1`,
+  /** Moved before all the others. */
+  older: `ses_older_${tenant}`,
   pending: `msg_pending_${tenant}`,
   message: `msg_message_${tenant}`,
   answer: `msg_.answer${tenant}`,
@@ -208,7 +215,7 @@ describe('what a tenant reads', () => {
       )
       expect(errors).toBeUndefined()
       const listed = (field: string) => data[field].edges.map((edge: { node: { id: string } }) => edge.node.id)
-      expect(listed('sessions')).toEqual([ids.session])
+      expect(listed('sessions')).toEqual([ids.session, ids.older])
       expect(listed('found')).toEqual([ids.session])
       expect(listed('interactions')).toEqual([ids.interaction])
       expect(listed('quarantine')).toEqual([ids.quarantine])
@@ -218,11 +225,25 @@ describe('what a tenant reads', () => {
   )
 
   it("SEC-05: a cursor of another tenant's list shows nothing of it", async () => {
-    const query = 'query ($after: String) { sessions(first: 1, after: $after) { edges { cursor node { id } } } }'
-    const { data } = await askAs({ endpoint }, keyOfA, query)
-    const after = data.sessions.edges[0].cursor
-    const other = await askAs({ endpoint }, keyOfB, query, { after })
-    for (const { node } of other.data.sessions.edges) expect(node.id).toBe(idsOf('b').session)
+    // The sessions of the two stand by turns in the list of all.
+    const ofB = idsOf('b')
+    const everywhere = await node.core.db.session.findMany({ orderBy: [{ updatedAt: 'desc' }, { id: 'desc' }] })
+    expect(everywhere.map(({ id }) => id)).toEqual([ofB.session, ofA.session, ofB.older, ofA.older])
+    const page = (key: string, args: string, select = 'node { id }') =>
+      askAs({ endpoint }, key, `{ sessions(${args}) { edges { ${select} } } }`)
+    const idsOn = async (key: string, args: string) => {
+      const { data, errors } = await page(key, args)
+      expect(errors).toBeUndefined()
+      return data.sessions.edges.map(({ node }: { node: { id: string } }) => node.id)
+    }
+    const { data } = await page(keyOfA, 'first: 10', 'cursor node { id }')
+    const [newest, oldest] = data.sessions.edges as { cursor: string; node: { id: string } }[]
+    expect([newest!.node.id, oldest!.node.id]).toEqual([ofA.session, ofA.older])
+    expect(await idsOn(keyOfA, `first: 10, after: "${newest!.cursor}"`)).toEqual([ofA.older])
+    expect(await idsOn(keyOfB, `first: 10, after: "${newest!.cursor}"`)).toEqual([ofB.older])
+    expect(await idsOn(keyOfB, `last: 10, before: "${newest!.cursor}"`)).toEqual([ofB.session])
+    expect(await idsOn(keyOfB, `last: 10, before: "${oldest!.cursor}"`)).toEqual([ofB.session, ofB.older])
+    expect(await idsOn(keyOfB, `first: 10, after: "${oldest!.cursor}"`)).toEqual([])
   })
 
   it("SEC-05: sessionActivity tells of a tenant's own sessions alone, over WebSocket and SSE", async () => {
