@@ -118,7 +118,7 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
     ...(file.approvalExpiresMs !== undefined && { approvalExpiresMs: file.approvalExpiresMs }),
     limits: Object.freeze(file.limits),
     ...(auth && { auth: Object.freeze(auth) }),
-    warnings: Object.freeze([...strangers(env), ...idle(values)]),
+    warnings: Object.freeze([...strangers(env), ...idle(values, auth)]),
   }
   return Object.freeze(config)
 }
@@ -168,11 +168,17 @@ function whyUnavailable(
   return 'must be demo/echo, openai/…, anthropic/…, compatible/… or a model of the config file that brings its own `model`'
 }
 
-/** Base URLs that are for nothing without their key. No reason to refuse: other programs read the same variables. */
-function idle({ openaiApiKey, openaiBaseUrl, anthropicApiKey, anthropicBaseUrl }: Environment): string[] {
+/** Settings that do nothing beside the others. No reason to refuse: other programs read the same base URLs. */
+function idle(
+  { openaiApiKey, openaiBaseUrl, anthropicApiKey, anthropicBaseUrl, allowedHosts }: Environment,
+  auth: Auth | undefined,
+): string[] {
   const alone = (name: string) => `${name}_BASE_URL is set without ${name}_API_KEY and is not used`
   return [
     ...(openaiBaseUrl && !openaiApiKey ? [alone('OPENAI')] : []),
     ...(anthropicBaseUrl && !anthropicApiKey ? [alone('ANTHROPIC')] : []),
+    ...(allowedHosts && auth
+      ? ['HOLDFAST_ALLOWED_HOSTS is set with authentication and is not used: any name will do']
+      : []),
   ]
 }

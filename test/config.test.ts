@@ -118,6 +118,18 @@ it.each([
   ],
   ['HOLDFAST_SCAN_MS', '2147483648', 'HOLDFAST_SCAN_MS is "2147483648": must be a whole number of milliseconds'],
   ['HOLDFAST_STEP_LIMIT', '-1', 'HOLDFAST_STEP_LIMIT is "-1": must be a whole number from 1'],
+  [
+    'HOLDFAST_ALLOWED_HOSTS',
+    'a.example,b.example:80',
+    '"b.example:80" is not a host name: must be names separated by commas, without scheme, port',
+  ],
+  [
+    'HOLDFAST_ALLOWED_HOSTS',
+    'https://a.example',
+    'HOLDFAST_ALLOWED_HOSTS is "https://a.example": "https://a.example" is not a host name',
+  ],
+  ['HOLDFAST_ALLOWED_HOSTS', '*.example', '"*.example" is not a host name'],
+  ['HOLDFAST_ALLOWED_HOSTS', 'a.example,', '"" is not a host name'],
   ['LOG_LEVEL', 'verbose', 'LOG_LEVEL is "verbose": must be one of trace, debug'],
   ['HOLDFAST_MODEL', 'gpt', 'HOLDFAST_MODEL is "gpt": must have the form provider/model'],
   ['HOLDFAST_MODEL', 'openai/gpt', 'HOLDFAST_MODEL is "openai/gpt": openai/… needs OPENAI_API_KEY'],
@@ -180,6 +192,20 @@ it('OPS-02: a misspelt HOLDFAST_ variable and a base URL without its key are nam
     'ANTHROPIC_BASE_URL is set without ANTHROPIC_API_KEY and is not used',
   ])
   expect(JSON.stringify(config)).not.toContain('hunter2')
+})
+
+it('OPS-02: hosts that are allowed are compared in lower case; with authentication they are said to do nothing', async () => {
+  const env = { HOLDFAST_ALLOWED_HOSTS: 'Holdfast.Example., web_1' }
+  const config = await loadConfig({ env, cwd: await directory() })
+  expect(config.allowedHosts).toEqual(['holdfast.example', 'web_1'])
+  expect(config.warnings).toEqual([])
+  const keyed = await loadConfig({
+    env: { ...env, HOLDFAST_API_KEYS: 'a-key-that-is-long-enough:t' },
+    cwd: await directory(),
+  })
+  expect(keyed.warnings).toEqual([
+    'HOLDFAST_ALLOWED_HOSTS is set with authentication and is not used: any name will do',
+  ])
 })
 
 const counted = (name: string) =>

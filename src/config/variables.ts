@@ -48,9 +48,22 @@ export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 's
 export type LogLevel = (typeof logLevels)[number]
 export const MODEL_ID = /^[a-zA-Z0-9][a-zA-Z0-9_-]*\/\S+$/
 
+const hostName = /^(?=.{1,253}$)[a-z0-9]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$/
+/** As they are compared: in lower case, without the dot that may end them. */
+const hostNames = z.string().transform((given, problems) => {
+  const names = given.split(',').map((name) => name.trim().toLowerCase().replace(/\.$/, ''))
+  const bad = names.find((name) => !hostName.test(name))
+  if (bad !== undefined)
+    problems.addIssue(
+      `${shown(bad)} is not a host name: must be names separated by commas, without scheme, port, path or *, such as holdfast.example.com`,
+    )
+  return names as readonly string[]
+})
+
 /** Every environment variable that Holdfast reads, by its name in `Config` (design section 12). */
 export const variables = {
   host: variable('HOST', '127.0.0.1', z.string().regex(/^\S+$/, 'must be an address or a host name')),
+  allowedHosts: variable('HOLDFAST_ALLOWED_HOSTS', undefined, hostNames),
   port: variable('PORT', 4000, whole(0, 65_535)),
   databaseUrl: secret('DATABASE_URL', url(['postgres:', 'postgresql:'], 'postgresql://user:password@host:5432/name')),
   dataDir: variable('HOLDFAST_DATA_DIR', '.holdfast', text),

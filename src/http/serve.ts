@@ -8,10 +8,17 @@ import { refuseRequest, tokenOfRequest } from './authenticate.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath } from './graphql.ts'
 import { whyNotReady } from './health.ts'
+import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
 import { operationOf, requestIdOf } from './operation.ts'
 import { isForeign } from './origin.ts'
 import { explorerPage, startPage } from './pages.ts'
 import { serveWebSocket } from './websocket.ts'
+
+/**
+ * Answered under any name: they hold no data and do nothing, some checkers send no name, and one that is refused has a good process
+ * restarted.
+ */
+const probes = new Set(['/healthz', '/readyz'])
 
 /** What clients talk to. */
 export interface HttpServer {
@@ -35,17 +42,23 @@ export async function serveHttp(
     log: core.log,
     refusals: core.metrics.unauthenticated,
   })
+  const isStrangeHost = createHostCheck({
+    guarded: gate.guarded,
+    allowed: core.config.allowedHosts,
+    log: core.log,
+    clock: core.clock,
+  })
   const files = loadConsole(options.consoleAt)
   // Whoever asks for one is told; nobody may ever ask.
   files.catch(() => {})
   const server = createServer((request, response) => {
-    answer(core, gate, graphql, files, request, response).catch((thrown: unknown) => {
+    answer(core, gate, isStrangeHost, graphql, files, request, response).catch((thrown: unknown) => {
       core.log.error({ err: asError(thrown) }, 'request failed')
       if (!response.headersSent) plain(response, 500, 'internal error')
       else response.destroy()
     })
   })
-  const sockets = serveWebSocket(server, gate, graphql, core.log, options)
+  const sockets = serveWebSocket(server, gate, isStrangeHost, graphql, core.log, options)
   try {
     await listen(server, options)
   } catch (error) {
@@ -70,6 +83,7 @@ export async function serveHttp(
 async function answer(
   core: Core,
   gate: Gate,
+  isStrangeHost: HostCheck,
   graphql: Graphql,
   files: Promise<ConsoleFiles | undefined>,
   request: IncomingMessage,
@@ -78,6 +92,7 @@ async function answer(
   const requestId = requestIdOf(request)
   response.setHeader('x-request-id', requestId)
   const pathname = (request.url ?? '/').split('?')[0]!
+  if (!probes.has(pathname) && isStrangeHost(request.headers.host)) return plain(response, 403, strangeHostText)
   if (pathname === graphqlPath) {
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
     const caller = await gate.callerOf(tokenOfRequest(request), requestId)

@@ -12,6 +12,7 @@ import { presentable } from '../schema/masking.ts'
 import { refusal } from '../schema/refusal.ts'
 import { tokenOfParams } from './authenticate.ts'
 import { bodyBytesMax, type Graphql, graphqlPath, pingMs } from './graphql.ts'
+import { type HostCheck, strangeHostText } from './host.ts'
 import type { Operation } from './operation.ts'
 import { isForeign } from './origin.ts'
 
@@ -36,6 +37,7 @@ type Connection = Context<Record<string, unknown> | undefined, Extra>
 export function serveWebSocket(
   server: Server,
   gate: Gate,
+  isStrangeHost: HostCheck,
   graphql: Graphql,
   log: Log,
   options: { pingMs?: number } = {},
@@ -90,6 +92,7 @@ export function serveWebSocket(
   const upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const pathname = (request.url ?? '').split('?')[0]
     if (pathname !== graphqlPath) return refuse(socket, '404 Not Found')
+    if (isStrangeHost(request.headers.host)) return refuse(socket, '403 Forbidden', strangeHostText)
     if (isForeign(request)) return refuse(socket, '403 Forbidden')
     sockets.handleUpgrade(request, socket, head, (client) => {
       sockets.emit('connection', client, request)
@@ -136,7 +139,9 @@ async function prepare(
   }
 }
 
-function refuse(socket: Duplex, status: string): void {
+/** `text` in plain ASCII. */
+function refuse(socket: Duplex, status: string, text = ''): void {
   socket.on('error', () => {})
-  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`)
+  const type = text && 'content-type: text/plain; charset=utf-8\r\n'
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\n${type}content-length: ${text.length}\r\n\r\n${text}`)
 }
