@@ -1,12 +1,14 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { renewClaims } from '../src/claim.ts'
+import { type Renewed, renewClaims } from '../src/claim.ts'
 import type { ClaimMove } from '../src/event-log.ts'
 import { type ExecutionPhase, event, type NewEvent } from '../src/events.ts'
 import { newExecutionId, newMessageId } from '../src/ids.ts'
 import type { Core } from '../src/runner/core.ts'
+import { type Beside, beside } from './support/beside.ts'
 import { startCore, type TestCore } from './support/core.ts'
-import { cutOff, inconsistencies, prompt, quiet } from './support/cut-off.ts'
+import { type CutOff, cutOff, inconsistencies, prompt, quiet } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { statementsDuring } from './support/statements.ts'
 
 // The claim and its fence at the door (design sections 1, 3 and 9). Appends are made by hand; nothing runs.
 
@@ -25,6 +27,12 @@ afterAll(async () => {
 })
 
 const claimOf = (sessionId: string) => core.db.claim.findUnique({ where: { sessionId } })
+
+const bySession = (a: CutOff, b: CutOff) => (a.sessionId < b.sessionId ? -1 : 1)
+
+/** Locks a claim's row as a renewal does, unless another transaction has; whether it did. */
+const lockClaim = async ({ query }: Beside, { sessionId }: CutOff) =>
+  (await query('SELECT 1 FROM "Claim" WHERE "sessionId" = $1 FOR NO KEY UPDATE SKIP LOCKED', [sessionId])).length === 1
 
 const acquire = (sessionId: string, owner: string, leaseMs = 30_000) => {
   const executionId = newExecutionId()
@@ -87,42 +95,71 @@ it('CLAIM-04: the database refuses a second claim of a session', async () => {
   await expect(core.db.claim.create({ data: second })).rejects.toThrow(/[Uu]nique/)
 })
 
-it('CLAIM-05, CLAIM-06, CLAIM-21: a renewal is one statement for all; expired and foreign claims are not renewed, and the session does not move', async () => {
-  const mine = await Promise.all(
-    Array.from({ length: 50 }, () => cutOff(core, { owner: 'own_.renewing', leaseMs: 5_000 })),
-  )
-  const expired = await cutOff(core, { owner: 'own_.renewing', leaseMs: -1 })
-  const foreign = await cutOff(core, { owner: 'own_.foreign', leaseMs: 5_000 })
-  const all = [...mine, expired, foreign]
-  const sessions = () =>
-    core.db.session.findMany({
-      where: { id: { in: all.map(({ sessionId }) => sessionId) } },
-      orderBy: { id: 'asc' },
-      select: { seq: true, updatedAt: true },
+it('CLAIM-05, CLAIM-06, CLAIM-21: a renewal of 500 claims is one statement; expired and foreign claims are not renewed, and the session does not move', async () => {
+  // In a database of its own: the last test of this file reads every session of the other one.
+  const alone = await createTestDatabase()
+  const { core, stop } = await startCore({ url: alone.url, config: { livenessGraceMs: 60_000 } })
+  quiet(core)
+  try {
+    const mine = await Promise.all(
+      Array.from({ length: 500 }, () => cutOff(core, { owner: 'own_.renewing', leaseMs: 60_000 })),
+    )
+    const expired = await cutOff(core, { owner: 'own_.renewing', leaseMs: -1 })
+    const foreign = await cutOff(core, { owner: 'own_.foreign', leaseMs: 60_000 })
+    const all = [...mine, expired, foreign]
+    const sessions = () => core.db.session.findMany({ orderBy: { id: 'asc' }, select: { seq: true, updatedAt: true } })
+    const before = await sessions()
+    expect(before).toHaveLength(502)
+    let renewed: Renewed[] = []
+    const statements = await statementsDuring(new URL(alone.url).pathname.slice(1), async () => {
+      const ids = all.map(({ executionId }) => executionId)
+      renewed = await renewClaims(core.db, 'own_.renewing', ids, 600_000)
     })
-  const before = await sessions()
-  let statements = 0
-  const counting = {
-    $queryRaw(...sql: Parameters<typeof core.db.$queryRaw>) {
-      statements++
-      return core.db.$queryRaw(...sql)
-    },
+    expect(statements.filter((sql) => /holdfast_renew|"Claim"/.test(sql))).toHaveLength(1)
+    expect(new Set(renewed.map(({ executionId }) => executionId))).toEqual(
+      new Set(mine.map(({ executionId }) => executionId)),
+    )
+    const later = Date.now() + 500_000
+    const claims = await core.db.claim.findMany()
+    const after = new Map(claims.map(({ sessionId, expiresAt }) => [sessionId, expiresAt.getTime()]))
+    for (const { sessionId } of mine) expect(after.get(sessionId)).toBeGreaterThan(later)
+    for (const { sessionId } of [expired, foreign]) expect(after.get(sessionId)).toBeLessThan(later)
+    expect(await sessions()).toEqual(before)
+  } finally {
+    await stop()
+    await alone.drop()
   }
-  const renewed = await renewClaims(
-    counting as typeof core.db,
-    'own_.renewing',
-    all.map(({ executionId }) => executionId),
-    60_000,
-  )
-  expect(statements).toBe(1)
-  expect(new Set(renewed.map(({ executionId }) => executionId))).toEqual(
-    new Set(mine.map(({ executionId }) => executionId)),
-  )
-  const later = Date.now() + 50_000
-  for (const { sessionId } of mine) expect((await claimOf(sessionId))!.expiresAt.getTime()).toBeGreaterThan(later)
-  for (const { sessionId } of [expired, foreign])
-    expect((await claimOf(sessionId))!.expiresAt.getTime()).toBeLessThan(later)
-  expect(await sessions()).toEqual(before)
+})
+
+it('CLAIM-05: a renewal locks the claims in the order of their sessions, whatever order they are named in', async () => {
+  const made = await Promise.all([1, 2, 3].map(() => cutOff(core, { owner: 'own_.ordered', leaseMs: 30_000 })))
+  const [a, b, c] = made.toSorted(bySession) as [CutOff, CutOff, CutOff]
+  // The table and each index that finds them have them the other way round, so that none of these orders passes for the sessions'.
+  const ids = made.map(({ executionId }) => executionId).toSorted()
+  const where = { sessionId: { in: made.map(({ sessionId }) => sessionId) } }
+  const rows = await core.db.claim.findMany({ where, orderBy: { sessionId: 'desc' } })
+  await core.db.claim.deleteMany({ where })
+  for (const [n, row] of rows.entries()) await core.db.claim.create({ data: { ...row, executionId: ids[n]! } })
+  const outside = await beside(database.url)
+  try {
+    await outside.query('BEGIN')
+    expect(await lockClaim(outside, b)).toBe(true)
+    const called = renewClaims(core.db, 'own_.ordered', ids, 60_000)
+    await outside.blocked()
+    // It waits at b: what comes before is locked, what comes after is not.
+    const lockable = async (cut: CutOff) => {
+      const other = await beside(database.url)
+      await other.query('BEGIN')
+      const got = await lockClaim(other, cut)
+      await other.close()
+      return got
+    }
+    expect([await lockable(a), await lockable(c)]).toEqual([false, true])
+    await outside.query('COMMIT')
+    expect(await called).toHaveLength(3)
+  } finally {
+    await outside.close()
+  }
 })
 
 it('CLAIM-10, CLAIM-12: an append is refused for another session, execution, owner, phase, or after the lease', async () => {
