@@ -11,6 +11,9 @@ const lateMs = 20_000
 let config: Config | null = null
 try {
   config = await loadConfig()
+  // Whoever reads the log may go away, a terminal or a pipe: work goes on, without one. An error here that nobody hears would be uncaught,
+  // be logged, fail again, and so on for ever.
+  for (const output of [process.stdout, process.stderr]) output.on('error', () => {})
   // Standard output is for the one line that people and scripts read.
   const log = createLog(config.logLevel, process.stderr)
   process.on('uncaughtException', (error) => log.error({ err: error }, 'uncaught error'))

@@ -18,6 +18,8 @@ export interface ServerProcess {
   ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
   stdout(): string
   stderr(): string
+  /** Closes this end of its outputs: who read them has gone. */
+  stopReading(): void
   signal(signal: NodeJS.Signals): void
 }
 
@@ -70,6 +72,10 @@ export function startServer(env: Record<string, string>, command?: string): Serv
     ended,
     stdout: () => stdout,
     stderr: () => stderr,
+    stopReading() {
+      child.stdout!.destroy()
+      child.stderr!.destroy()
+    },
     signal(signal) {
       try {
         process.kill(command === undefined ? child.pid! : -child.pid!, signal)
