@@ -69,7 +69,7 @@ it('SEC-10: an error is logged with kind, code, frames and cause, and without bo
   expect(third.msg).toBe('drain failed')
 })
 
-it('OPS-10: a line stays small when something with a thousand cycles or bytes is logged', () => {
+it('SEC-10: a line of the log stays small when something with a thousand cycles or bytes is logged', () => {
   const { written, log } = lines()
   const web: Record<string, unknown> = { bytes: Buffer.alloc(100_000) }
   for (let i = 0; i < 1000; i++) web[`k${i}`] = web
