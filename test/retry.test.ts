@@ -39,6 +39,16 @@ async function backingOff(sessionId: string, next: number): Promise<number> {
   return stage.clock.timers()[0]!
 }
 
+/** Waits until all of this text has come. A connection that breaks can take along what its reader has not taken yet. */
+const heard = (core: TestCore['core'], sessionId: string, words: string) =>
+  eventually(`"${words}"`, async () => [...core.live.partsOf(sessionId)].some((part) => part.text === words))
+
+/** A reply that says this, and breaks when it is told to. */
+function breaking(...words: string[]): { reply: Step[]; breaks: () => void } {
+  const broken = gate()
+  return { reply: reply(text(...words), wait(broken.promise), cut()), breaks: broken.open }
+}
+
 /** A session whose first attempt has failed with these replies, in its back-off. */
 async function failed(core: TestCore['core'], ...first: Step[]): Promise<{ s: string; delay: number }> {
   const s = await stage.session()
@@ -214,12 +224,11 @@ describe('a failure after output', () => {
   it('RETRY-07: the message fails with its text and "continue" follows in one commit; the next request goes on from both', async () => {
     const { core } = await stage.start()
     const s = await stage.session()
-    const broken = gate()
-    stage.provider.script(reply(text('par', 'tial'), wait(broken.promise), cut()))
+    const first = breaking('par', 'tial')
+    stage.provider.script(first.reply)
     await prompt(core, s)
-    // A connection that breaks can take along what its reader has not taken yet.
-    await eventually('the text', async () => [...core.live.partsOf(s)].some((part) => part.text === 'partial'))
-    broken.open()
+    await heard(core, s, 'partial')
+    first.breaks()
     const delay = await backingOff(s, 2)
     expect((await stage.commits(s)).at(-1)).toEqual([
       'text.ended',
@@ -235,22 +244,28 @@ describe('a failure after output', () => {
     await core.coordinator.idle()
     stage.provider.expectDone()
     expect(spoken(stage.provider.requests[1]!)).toEqual(['user: hi', 'assistant: partial', 'user: continue'])
-    const [first, second] = await steps(s)
-    expect(first).toMatchObject({ status: 'FAILED', parts: [{ text: 'partial', complete: true }] })
-    expect(second).toMatchObject({ status: 'ENDED', parts: [{ text: 'fine' }] })
-    expect(second!.id).not.toBe(first!.id)
+    const [one, two] = await steps(s)
+    expect(one).toMatchObject({ status: 'FAILED', parts: [{ text: 'partial', complete: true }] })
+    expect(two).toMatchObject({ status: 'ENDED', parts: [{ text: 'fine' }] })
+    expect(two!.id).not.toBe(one!.id)
   })
 
   it('RETRY-02, RETRY-07: the budget is shared by the attempts before and after output', async () => {
     const { core } = await stage.start()
     const s = await stage.session()
-    stage.provider.script(status(503), reply(text('a'), cut()), status(503), reply(text('b'), cut()), status(503))
+    const [a, b] = [breaking('a'), breaking('b')]
+    stage.provider.script(status(503), a.reply, status(503), b.reply, status(503))
     await prompt(core, s)
-    for (const n of [2, 3, 4, 5]) await stage.clock.advance(await backingOff(s, n))
+    for (const [next, words, breaks] of [[2], [3, 'a', a.breaks], [4], [5, 'b', b.breaks]] as const) {
+      if (words !== undefined) await heard(core, s, words)
+      breaks?.()
+      await stage.clock.advance(await backingOff(s, next))
+    }
     await core.coordinator.idle()
     stage.provider.expectDone()
     expect(stage.provider.requests).toHaveLength(5)
     expect((await stage.payloads(s, 'step.failed')).map(({ continues }) => continues)).toEqual([true, true, false])
+    expect((await steps(s)).map(({ parts }) => parts.map((part) => part.text))).toEqual([['a'], ['b'], []])
   })
 
   it('RETRY-08: a tool that had settled is not run again; its call and result go along', async () => {
@@ -284,12 +299,12 @@ describe('a failure after output', () => {
     const reading = (async () => {
       for await (const item of stream) items.push(item)
     })()
-    const broken = gate()
-    stage.provider.script(reply(text('par', 'tial'), wait(broken.promise), cut()), ok())
+    const broken = breaking('par', 'tial')
+    stage.provider.script(broken.reply, ok())
     await prompt(core, s)
-    await eventually('the text', async () => [...core.live.partsOf(s)].some((part) => part.text === 'partial'))
+    await heard(core, s, 'partial')
     await eventually('a delta', async () => items.some(({ typename }) => typename === 'TextDelta'))
-    broken.open()
+    broken.breaks()
     await stage.clock.advance(await backingOff(s, 2))
     await core.coordinator.idle()
     await eventually('the end', async () => items.some(({ typename }) => typename === 'ExecutionSettled'))
@@ -312,13 +327,19 @@ describe('a failure after output', () => {
 
 describe('a back-off', () => {
   it.each([
-    ['before output, with its step open', status(503), 1],
-    ['after output, with its step failed', reply(text('some'), cut()), 0],
+    ['before output, with its step open', null, 1],
+    ['after output, with its step failed', 'some', 0],
   ])(
     'RETRY-10: that is interrupted %s makes no further request and owes nothing',
-    async (_what, answer, interruptions) => {
+    async (_what, words, interruptions) => {
       const { core } = await stage.start()
-      const { s } = await failed(core, ...answer)
+      const s = await stage.session()
+      const broken = breaking(words ?? '')
+      stage.provider.script(words === null ? status(503) : broken.reply)
+      await prompt(core, s)
+      if (words !== null) await heard(core, s, words)
+      broken.breaks()
+      await backingOff(s, 2)
       expect(await interrupt(core, s)).toMatchObject({ type: 'InterruptSessionPayload', interrupted: true })
       await core.coordinator.idle()
       const types = await stage.types(s)

@@ -534,14 +534,18 @@ describe('the step limit', () => {
     const look = instant('look')
     const { core } = await stage.start({ ...limited, tools: [look.tool] })
     const s = await stage.session()
+    const broken = gate()
     stage.provider.script(
       status(503),
-      reply(text('let me'), cut()),
+      reply(text('let me'), wait(broken.promise), cut()),
       reply(toolCall('look', {}), finish('tool_calls')),
       reply(text('done'), finish()),
     )
     await prompt(core, s)
     for (const n of [1, 2]) {
+      // A connection that breaks can take along what its reader has not taken yet.
+      if (n === 2) await eventually('the text', async () => [...core.live.partsOf(s)][0]?.text === 'let me')
+      if (n === 2) broken.open()
       await stage.logged(s, 'step.retry_scheduled', n)
       await stage.clock.armed()
       await stage.clock.advance(4800)
@@ -549,6 +553,7 @@ describe('the step limit', () => {
     await core.coordinator.idle()
     stage.provider.expectDone()
     expect(stage.provider.requests.map(({ body }) => body.tool_choice)).toEqual(['auto', 'auto', 'auto', 'none'])
+    expect((await stage.payloads(s, 'step.failed')).map(({ continues }) => continues)).toEqual([true])
     expect(look.ran).toHaveLength(1)
   })
 })
