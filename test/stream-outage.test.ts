@@ -70,7 +70,12 @@ describe('STREAM-23: the database goes away during a stream', () => {
     const step = await runningStep(writer)
     const stream = reading.stream(step.sessionId)
     const items: StreamItem[] = []
-    const taking = takeUntil(stream, is('StepEnded')).then((all) => items.push(...all))
+    const taking = (async () => {
+      for await (const item of stream) {
+        items.push(item)
+        if (item.typename === 'StepEnded') return
+      }
+    })()
     let ended = 0
     let whole = ''
     await step.begin()
@@ -83,7 +88,9 @@ describe('STREAM-23: the database goes away during a stream', () => {
       whole += `turn ${turn} `
       step.add(`turn ${turn} `)
       await append(writer, step.sessionId, titled(`${turn}`))
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      // Every other time the reader has come through before the next one, else it may still be at it.
+      const isHere = (item: StreamItem) => item.typename === 'SessionUpdated' && item.title === `${turn}`
+      if (turn % 2 === 1) await until(() => items.some(isHere), `title ${turn}`)
     }
     await step.end(whole)
     await step.settle()
