@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { defineTool } from '../src/config.ts'
+import type { JsonValue } from '../src/events.ts'
 import { builtinTools } from '../src/runner/tools/builtin.ts'
 import { replaySession } from '../src/verify.ts'
 import {
@@ -31,6 +32,8 @@ const stage = useStage()
 afterEach(() => resetTime(stage))
 
 const questions = { config: { tools: builtinTools } }
+/** A list in a list in a list. */
+const nested = (levels: number) => Array.from({ length: levels - 1 }).reduce<JsonValue[]>((inner) => [inner], [])
 const question = { name: 'ask_user', args: { question: 'Which colour?', options: ['red', 'blue'] }, id: 'call_ask' }
 
 describe('asking', () => {
@@ -284,6 +287,76 @@ describe('deciding', () => {
     expect(await call(stage, s, 'call_ask')).toMatchObject({ status: 'COMPLETED', output: answer })
     expect(spoken(stage.provider.requests[1]!).at(-1)).toBe(`result ${JSON.stringify(answer)}`)
     expect(await stage.commits(s)).toContainEqual(['tool.started', 'tool.succeeded'])
+  })
+
+  it('ASK-12, ASK-24: JSON that cannot be kept or walked is refused with its rule, and changes nothing', async () => {
+    const { tool } = guarded()
+    const a = await stage.start({ tools: [tool], config: { tools: builtinTools } })
+    const s = await stage.session()
+    stage.provider.script(calling('deploy', question))
+    await prompt(a.core, s)
+    await waiting(stage, a, s)
+    const [approval, ask] = [await asked(stage, s, 1), await asked(stage, s, 2)]
+    const before = await everything(stage, s)
+    const refused: [unknown, RegExp][] = [
+      [nested(101), /100 levels/],
+      [{ in: nested(100) }, /100 levels/],
+      [nested(3500), /100 levels/],
+      [nested(100_000), /100 levels/],
+      ['\ud800', /surrogate/],
+      [{ '\udc00': 1 }, /surrogate/],
+      [['a\u0000b'], /NUL/],
+    ]
+    for (const [json, rule] of refused) {
+      const invalid = { type: 'InvalidInputError', message: expect.stringMatching(rule) }
+      expect(await answerTo(a.core, ask, json)).toMatchObject({ ...invalid, field: 'answer' })
+      expect(await approve(a.core, approval, { editedInput: json })).toMatchObject({ ...invalid, field: 'editedInput' })
+    }
+    const answer =
+      'mutation ($id: ID!, $json: JSON!) { answerQuestion(input: { interactionId: $id, answer: $json }) { __typename } }'
+    const literal = `mutation ($id: ID!) { answerQuestion(input: { interactionId: $id, answer: ${'['.repeat(4000)}${']'.repeat(4000)} }) { __typename } }`
+    await overHttp(a, async (send) => {
+      // This test's own client cannot write the deepest.
+      for (const [json] of refused.filter((_, n) => n !== 3))
+        expect(await send(answer, { id: ask, json })).toEqual({
+          data: { answerQuestion: { __typename: 'InvalidInputError' } },
+        })
+      expect(await send(literal, { id: ask })).toMatchObject({
+        errors: [{ extensions: { code: 'DOCUMENT_TOO_LARGE' } }],
+      })
+    })
+    expect(await everything(stage, s)).toEqual(before)
+  })
+
+  it('ASK-12: an answer of 100 levels is taken, and text that only looks like an escape', async () => {
+    const a = await stage.start(questions)
+    const s = await stage.session()
+    const answer = { deep: nested(99), text: String.raw`\u0000 and \ud800`, pair: '\u{1f600}' }
+    stage.provider.script(calling(question), said())
+    await prompt(a.core, s)
+    await waiting(stage, a, s)
+    expect(await answerTo(a.core, await asked(stage, s), answer)).toMatchObject({ type: 'InteractionPayload' })
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(await call(stage, s, 'call_ask')).toMatchObject({ status: 'COMPLETED', output: answer })
+  })
+
+  it('ASK-13: a decision that is repeated as a literal of the document is the same decision', async () => {
+    const a = await stage.start(questions)
+    const s = await stage.session()
+    stage.provider.script(calling(question), said())
+    await prompt(a.core, s)
+    await waiting(stage, a, s)
+    const id = await asked(stage, s)
+    const literal =
+      'mutation ($id: ID!) { answerQuestion(input: { interactionId: $id, answer: { n: -0.0, of: { a: 1 } } }) { __typename } }'
+    const taken = { data: { answerQuestion: { __typename: 'InteractionPayload' } } }
+    await overHttp(a, async (send) => {
+      expect(await send(literal, { id })).toEqual(taken)
+      expect(await send(literal, { id })).toEqual(taken)
+    })
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
   })
 
   it('ASK-13: the first decision counts; the same one again gets the same answer and writes nothing', async () => {

@@ -136,6 +136,34 @@ describe('TOOL-15: an output of text and media parts', () => {
   })
 })
 
+describe('TOOL-14: an output that is nested without end', () => {
+  const nested = (levels: number) => Array.from({ length: levels }).reduce((inner) => [inner], 'core' as unknown)
+  const marker = '[nested deeper than 100 levels: left out]'
+
+  it('100 levels are kept', () => {
+    expect(boundOutput(nested(100))).toEqual(nested(100))
+  })
+
+  it.each([101, 3000, 5000, 100_000])('of %i levels the first 100 are kept, with a text that says so', (levels) => {
+    expect(JSON.stringify(boundOutput(nested(levels)))).toBe(`${'['.repeat(100)}"${marker}"${']'.repeat(100)}`)
+    expect(boundOutput({ a: nested(levels), b: 'beside' })).toMatchObject({ b: 'beside' })
+  })
+
+  it('levels are counted for each place where a value stands, and what says its own JSON is believed', () => {
+    const shared = nested(60)
+    expect(boundOutput([nested(1), shared, [[shared]]])).toEqual([nested(1), shared, [[shared]]])
+    const endless = { toJSON: (): unknown => ({ more: { toJSON: endless.toJSON } }) }
+    expect(JSON.stringify(boundOutput(endless))).toContain(marker)
+  })
+
+  it('a cycle and a bigint are the errors of the tool', () => {
+    const ring: unknown[] = []
+    ring.push(ring)
+    expect(() => boundOutput(ring)).toThrow(/circular/)
+    expect(() => boundOutput({ n: 1n })).toThrow(/BigInt/)
+  })
+})
+
 it('TOOL-14: what the database refuses is made storable', () => {
   expect(boundOutput({ 'k\u0000': 'a\u0000b\ud800' })).toEqual({ 'k\ufffd': 'a\ufffdb\ufffd' })
 })

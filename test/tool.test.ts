@@ -262,6 +262,36 @@ describe('a call that cannot run', () => {
     },
   )
 
+  it('TOOL-06: arguments that are nested 10 000 levels deep are malformed as well, and the session goes on', async () => {
+    const look = instant('look')
+    const { core } = await stage.start({ tools: [look.tool] })
+    const s = await stage.session()
+    const args = `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`
+    stage.provider.script(reply(toolCall('look', args, 'call_deep'), finish('tool_calls')), ok())
+    await prompt(core, s)
+    await core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(look.ran).toEqual([])
+    expect(await stage.payloads(s, 'tool.failed')).toMatchObject([
+      { error: { code: 'TOOL_INPUT', message: 'the arguments must not be nested deeper than 100 levels' } },
+    ])
+    expect(await stage.types(s)).not.toContain('tool.called')
+    expect(spoken(stage.provider.requests[1]!).at(-1)).toMatch(/^result TOOL_INPUT/)
+    expect(await stage.claim(s)).toBeNull()
+  })
+
+  it('TOOL-14: an output that is nested 10 000 levels deep is kept as far as it goes', async () => {
+    const look = instant('look', () => JSON.parse(`${'['.repeat(10_000)}${']'.repeat(10_000)}`))
+    const { core } = await stage.start({ tools: [look.tool] })
+    const s = await stage.session()
+    stage.provider.script(reply(toolCall('look', {}, 'call_deep'), finish('tool_calls')), ok())
+    await prompt(core, s)
+    await core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(await toolRows(s)).toMatchObject([{ status: 'COMPLETED' }])
+    expect(spoken(stage.provider.requests[1]!).at(-1)).toContain('nested deeper than 100 levels')
+  })
+
   it('TOOL-07: arguments that break the schema: the same, and the model is told which field', async () => {
     const tool = {
       ...instant('add').tool,

@@ -8,7 +8,7 @@ import { decidedError } from './asked.ts'
 import { type Core, wake } from './core.ts'
 import { readWork } from './eligible.ts'
 import { decideAgainMax, invalidInput, type Outcome } from './outcomes.ts'
-import { brokenTextRule, isLookable } from './rules.ts'
+import { brokenTextRule, isLookable, storableJson } from './rules.ts'
 import { cancelInteractions, declinedError, failTools, type OpenTool, readOpen } from './settle-open.ts'
 
 type Maybe<T> = T | null | undefined
@@ -139,7 +139,7 @@ export function decideApproval(
 ): Promise<Decision> {
   const { decision } = input
   const feedback = input.feedback ?? null
-  const editedInput = (input.editedInput ?? null) as JsonValue
+  const edited = storableJson(input.editedInput, core.config.limits.textBytes)
   const remember = input.remember ?? false
   return settle(core, tenant, input.interactionId, (row) => {
     if (row.kind !== 'APPROVAL') return wrongKind(row)
@@ -147,13 +147,10 @@ export function decideApproval(
     if (rule !== null) return invalidInput('feedback', rule)
     const isApproval = decision === 'APPROVE'
     if (remember && !isApproval) return invalidInput('remember', 'goes with APPROVE only')
+    if ('rule' in edited) return invalidInput('editedInput', edited.rule)
+    const editedInput = edited.value
     if (editedInput !== null) {
       if (!isApproval) return invalidInput('editedInput', 'goes with APPROVE only')
-      const stored = brokenTextRule(
-        JSON.stringify(editedInput).replaceAll('\\u0000', '\u0000'),
-        core.config.limits.textBytes,
-      )
-      if (stored !== null) return invalidInput('editedInput', stored)
       // A repeat of a decision that stands is answered from the row, whatever has become of the tool since.
       const tool = row.state === 'OPEN' ? core.tools.get(row.toolName) : null
       if (tool === undefined) return invalidInput('editedInput', `the tool "${row.toolName}" is not there any more`)
@@ -171,12 +168,12 @@ export function answerQuestion(
   tenant: string,
   { interactionId, answer }: { interactionId: string; answer: unknown },
 ): Promise<Decision> {
+  const given = storableJson(answer, core.config.limits.textBytes)
   return settle(core, tenant, interactionId, (row) => {
     if (row.kind !== 'QUESTION') return wrongKind(row)
-    const text = JSON.stringify(answer ?? null)
-    const rule = brokenTextRule(text.replaceAll('\\u0000', '\u0000'), core.config.limits.textBytes)
-    if (rule !== null || answer == null) return invalidInput('answer', rule ?? 'must not be null')
-    return { ...nothing, state: 'ANSWERED', answer: answer as JsonValue }
+    if ('rule' in given) return invalidInput('answer', given.rule)
+    if (given.value === null) return invalidInput('answer', 'must not be null')
+    return { ...nothing, state: 'ANSWERED', answer: given.value }
   })
 }
 

@@ -1,6 +1,9 @@
 // Rules for what callers send. Each gives the field's rule as text, or null where it is kept.
 
+import { hasUnstorableText } from '../append.ts'
+import type { JsonValue } from '../events.ts'
 import { isClientId } from '../ids.ts'
+import { jsonLevelsMax, levelsOf, tooDeepRule } from './plain-json.ts'
 
 const idRule = (prefix: string) =>
   `must be "${prefix}" followed by 8 to 64 characters of A-Z, a-z, 0-9, "_" and "-" (ids with a dot are the server's)`
@@ -14,6 +17,29 @@ export function brokenTextRule(text: string, bytesMax: number): string | null {
   if (/\p{Cs}/u.test(text)) return 'must be well-formed Unicode: it has half of a surrogate pair'
   const bytes = Buffer.byteLength(text, 'utf8')
   return bytes > bytesMax ? `has ${bytes} bytes, at most ${bytesMax} are taken` : null
+}
+
+/**
+ * A caller's JSON as it comes back from the database, so that a repeat of the call compares equal to what is stored; or the rule that it
+ * breaks. At most `bytesMax` bytes of JSON text.
+ */
+export function storableJson(json: unknown, bytesMax: number): { value: JsonValue } | { rule: string } {
+  const text = jsonText(json ?? null)
+  if (text === null) return { rule: tooDeepRule }
+  const bytes = Buffer.byteLength(text, 'utf8')
+  if (bytes > bytesMax) return { rule: `has ${bytes} bytes, at most ${bytesMax} are taken` }
+  if (levelsOf(text) > jsonLevelsMax) return { rule: tooDeepRule }
+  if (hasUnstorableText(text)) return { rule: 'must not contain the NUL character or half of a surrogate pair' }
+  return { value: JSON.parse(text) as JsonValue }
+}
+
+/** Null where the stack does not reach down to the end of it, which is all that can fail with what was parsed from JSON. */
+function jsonText(json: unknown): string | null {
+  try {
+    return JSON.stringify(json)
+  } catch {
+    return null
+  }
 }
 
 /** Can this id be looked up at all? Text that the database cannot hold names nothing. */

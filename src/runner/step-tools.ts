@@ -10,6 +10,7 @@ import { type Asked, decidedError, readAsked } from './asked.ts'
 import type { Core } from './core.ts'
 import { type Hold, HoldEnded } from './hold.ts'
 import type { CallRequest } from './ledger.ts'
+import { jsonLevelsMax, levelsOf, tooDeepRule } from './plain-json.ts'
 import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
 import { boundOutput } from './tools/output.ts'
 import { runTool } from './tools/run-tool.ts'
@@ -152,7 +153,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     const { callId, index, name, providerExecuted, state } = call
     await core.live.end(sessionId, messageId, index)
     const before = begins === null ? [] : [begins]
-    const input = parseInput(call.input)
+    const parsed = parseInput(call.input)
+    const input = 'value' in parsed ? parsed.value : null
     const called = (toolInput: JsonValue) =>
       event('tool.called', {
         messageId,
@@ -172,9 +174,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       mark(callId, 'called')
       return
     }
-    if (input === null) {
+    if ('rule' in parsed) {
       calls.push({ name, input: null })
-      return refuse([], { code: 'TOOL_INPUT', message: 'the arguments are not a JSON object' })
+      return refuse([], { code: 'TOOL_INPUT', message: `the arguments ${parsed.rule}` })
     }
     const count = repetition(calls, { name, input })
     calls.push({ name, input })
@@ -333,12 +335,14 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   }
 }
 
-/** The arguments as a JSON object, or null: whatever is anything else was malformed. */
-function parseInput(text: string): JsonValue {
+/** The arguments as a JSON object, or the rule that they break: whatever is anything else was malformed. */
+function parseInput(text: string): { value: JsonValue } | { rule: string } {
+  if (levelsOf(text) > jsonLevelsMax) return { rule: tooDeepRule }
+  const rule = 'must be a JSON object'
   try {
-    const input = JSON.parse(text) as JsonValue
-    return typeof input === 'object' && input !== null && !Array.isArray(input) ? input : null
+    const value = JSON.parse(text) as JsonValue
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { value } : { rule }
   } catch {
-    return null
+    return { rule }
   }
 }

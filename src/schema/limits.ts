@@ -24,17 +24,24 @@ export function useDocumentLimits(): Plugin {
   return {
     onParse({ setParseFn }) {
       // Stops at the limit instead of reading on; text in a document is one token, however long.
-      setParseFn((source, options) => parse(source, { ...options, maxTokens: documentLimits.tokens }))
+      setParseFn((source, options) => {
+        try {
+          return parse(source, { ...options, maxTokens: documentLimits.tokens })
+        } catch (thrown) {
+          // Lists in lists within the tokens can still be more than the parser's recursion takes.
+          throw thrown instanceof RangeError ? tooLarge('the document is too large: it is nested too deeply') : thrown
+        }
+      })
     },
     onValidate({ params, setResult }) {
       const problem = excessOf(params.documentAST)
-      if (problem)
-        setResult([
-          new GraphQLError(problem, { extensions: { code: 'DOCUMENT_TOO_LARGE', http: { status: 400, spec: true } } }),
-        ])
+      if (problem) setResult([tooLarge(problem)])
     },
   }
 }
+
+const tooLarge = (problem: string) =>
+  new GraphQLError(problem, { extensions: { code: 'DOCUMENT_TOO_LARGE', http: { status: 400, spec: true } } })
 
 /** Which limit a document exceeds, in words; undefined if none. */
 export function excessOf(document: DocumentNode): string | undefined {

@@ -1,5 +1,3 @@
-import type { JsonValue } from './provider-event.ts'
-
 // With the u flag a well-formed pair is one code point, so this class matches lone halves only.
 const UNSTORABLE = /[\0\p{Cs}]/gu
 
@@ -25,12 +23,4 @@ export function safeJsonText(json: string): string {
   return safeText(json).replace(ESCAPE, (sequence, _high, _low, unit?: string) =>
     unit !== undefined && (unit === '0000' || /^d[89a-f]/i.test(unit)) ? '\ufffd' : sequence,
   )
-}
-
-/** A copy of the value with every string and key made safe. */
-export function safeJson(value: JsonValue): JsonValue {
-  if (typeof value === 'string') return safeText(value)
-  if (Array.isArray(value)) return value.map(safeJson)
-  if (value === null || typeof value !== 'object') return value
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [safeText(key), safeJson(inner)]))
 }

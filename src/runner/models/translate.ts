@@ -1,7 +1,8 @@
 import type { LanguageModelV4StreamPart, LanguageModelV4Usage, SharedV4ProviderMetadata } from '@ai-sdk/provider'
+import { plainJson } from '../plain-json.ts'
 import { ProviderFailure } from './failure.ts'
 import type { FinishReason, JsonValue, ProviderEvent, Usage } from './provider-event.ts'
-import { holdHalf, safeJson, safeJsonText, safeText } from './safe-text.ts'
+import { holdHalf, safeJsonText, safeText } from './safe-text.ts'
 
 interface OpenPart {
   id: string
@@ -115,7 +116,7 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
         const call = calls.get(part.toolCallId)
         if (call?.stage !== 'called') throw broken('sent a result for a tool call that is not open')
         call.stage = 'answered'
-        const output = safeJson(part.result as JsonValue)
+        const output = kept(part.result)
         return [{ type: 'tool-result', callId: safeText(part.toolCallId), output, isError: part.isError === true }]
       }
       case 'finish': {
@@ -143,7 +144,15 @@ function count(tokens: number | undefined): number {
 }
 
 function withState(state: SharedV4ProviderMetadata | undefined): { state?: JsonValue } {
-  return state === undefined || Object.keys(state).length === 0 ? {} : { state: safeJson(state as JsonValue) }
+  return state === undefined || Object.keys(state).length === 0 ? {} : { state: kept(state) }
+}
+
+function kept(value: unknown): JsonValue {
+  try {
+    return plainJson(value) ?? null
+  } catch {
+    throw broken('sent a value that is not JSON')
+  }
 }
 
 function broken(what: string): ProviderFailure {

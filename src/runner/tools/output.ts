@@ -2,7 +2,7 @@
 // marked (design section 6). Media parts pass, and the order of parts is kept.
 
 import type { JsonValue } from '../../events.ts'
-import { safeJson } from '../models/safe-text.ts'
+import { plainJson } from '../plain-json.ts'
 
 export const outputLinesMax = 2000
 export const outputBytesMax = 50 * 1024
@@ -88,13 +88,11 @@ function boundParts(parts: JsonValue[]): JsonValue[] {
 }
 
 /**
- * What a tool returned, as it is stored: plain JSON (nothing becomes an empty text), storable and bounded. Throws if the value has no
- * JSON form (a cycle, a bigint): that is the tool's error.
+ * What a tool returned, as it is stored: plain JSON (nothing becomes an empty text), storable and bounded, in depth too. Throws if the
+ * value has no JSON form (a cycle, a bigint): that is the tool's error.
  */
 export function boundOutput(returned: unknown): JsonValue {
-  const text = JSON.stringify(returned)
-  const output = text === undefined ? '' : safeJson(JSON.parse(text) as JsonValue)
-  if (output === null) return ''
+  const output = plainJson(returned) ?? ''
   if (typeof output === 'string') return boundText(output)
   if (isPartList(output)) return boundParts(output)
   const json = JSON.stringify(output)
