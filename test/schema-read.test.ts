@@ -116,6 +116,14 @@ it('API-11: a wrong page is refused with BAD_USER_INPUT and reaches no list', as
   expect((await served.ask(`{ interactions(after: "${alike}") { edges { cursor } } }`)).errors).toBeUndefined()
   const { errors: refused } = await served.ask(`{ quarantine(after: "${alike}") { edges { cursor } } }`)
   expect(refused?.[0]?.extensions.code).toBe('BAD_USER_INPUT')
+  // Times that JavaScript writes in this very way and the database does not know.
+  for (const list of ['sessions', 'interactions', 'quarantine'])
+    for (const time of ['+275760-09-13T00:00:00.000Z', '-000001-01-01T00:00:00.000Z', '0000-01-01T00:00:00.000Z']) {
+      expect(new Date(time).toISOString()).toBe(time)
+      const cursor = Buffer.from(JSON.stringify([list, time, 'x'])).toString('base64url')
+      const { errors } = await served.ask(`{ ${list}(after: "${cursor}") { edges { cursor } } }`)
+      expect(errors?.[0]?.extensions.code, `${list} ${time}`).toBe('BAD_USER_INPUT')
+    }
   for (const args of ['first: -1', 'first: 1001', 'after: -1']) {
     const { errors } = await served.ask(`{ session(id: "ses_wrong0001") { events(${args}) { seq } } }`)
     expect(errors?.[0]?.extensions.code, args).toBe('BAD_USER_INPUT')

@@ -57,7 +57,9 @@ function parse(cursor: string): unknown[] {
   }
 }
 
+/** Of a year that the database and JavaScript write alike: neither has the other's year 0, nor a sign before it. */
 function isIsoTime(text: string): boolean {
+  if (!/^(?!0000)\d{4}-/.test(text)) return false
   const date = new Date(text)
   return !Number.isNaN(date.getTime()) && date.toISOString() === text
 }
