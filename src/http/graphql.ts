@@ -9,6 +9,7 @@ import { useReadSnapshot } from '../schema/read-snapshot.ts'
 import { boundedCache } from './bounded-cache.ts'
 import type { Operation } from './operation.ts'
 import { useEventStream } from './sse.ts'
+import { useTracing } from './traced.ts'
 
 export const graphqlPath = '/graphql'
 
@@ -36,6 +37,8 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
     plugins: [
       useDocumentLimits(),
       useReadSnapshot(),
+      // After what else wraps the execution, so that its span covers that too.
+      useTracing(),
       useMasking(),
       useEventStream({ pingMs: options.pingMs ?? pingMs }),
     ],

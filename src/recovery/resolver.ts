@@ -7,6 +7,7 @@ import type { Tx } from '../db.ts'
 import { isTransient, isTransientState } from '../db.ts'
 import { AppendRefusedError, asError, UnavailableError } from '../errors.ts'
 import { type Core, wake } from '../runner/core.ts'
+import { root, startSpan } from '../tracing.ts'
 import type { Liveness } from './liveness.ts'
 import * as passes from './passes.ts'
 import { expireInteraction, recoveryFault, settleAsReplayed } from './settle-rows.ts'
@@ -43,7 +44,21 @@ export function createRecovery(core: Core, liveness: Liveness | null): Recovery 
   let cancelTimer = () => {}
   let cancelLook = () => {}
 
+  /** One scan as a span, if it found anything: most find nothing, and nobody wants to read of those. */
   async function runScan(): Promise<ScanReport> {
+    const span = startSpan('recovery', { parent: root })
+    try {
+      const report = await span.within(runPasses)
+      const counts = Object.entries(report) as [keyof ScanReport, number][]
+      if (counts.every(([, count]) => count === 0)) span.drop()
+      span.set(Object.fromEntries(counts.map(([what, count]) => [`holdfast.recovery.${what}`, count])))
+      return report
+    } finally {
+      span.end()
+    }
+  }
+
+  async function runPasses(): Promise<ScanReport> {
     const report: ScanReport = { taken: 0, quarantined: 0, woken: 0, settled: 0, expired: 0, failed: 0 }
     const startedAt = performance.now()
     const woken = new Set<string>()

@@ -5,6 +5,7 @@ import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
 import { asError } from '../errors.ts'
 import { type ExecutionPhase, event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
+import type { Span } from '../tracing.ts'
 import type { Core } from './core.ts'
 import { messageTokens } from './estimate.ts'
 import { type History, type HistoryMessage, readHistory } from './history.ts'
@@ -12,6 +13,7 @@ import { type Hold, HoldEnded } from './hold.ts'
 import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import type { ResolvedModel } from './models/registry.ts'
+import { inCompactionSpan, tracedRequest } from './spans.ts'
 
 /** This many automatic compactions without a clean step between, then the step fails instead (COMP-13). */
 export const compactionsMax = 3
@@ -96,6 +98,7 @@ interface Summary {
 async function summarise(
   core: Core,
   hold: Hold,
+  messageId: string,
   model: ResolvedModel,
   prompt: LanguageModelV4Prompt,
 ): Promise<Summary> {
@@ -105,15 +108,8 @@ async function summarise(
   let usage = noUsage
   const { signal } = hold
   const { idleMs } = core.config
-  for await (const from of attempt({
-    model,
-    prompt,
-    tools: [],
-    toolChoice: 'none',
-    signal,
-    idleMs,
-    clock: core.clock,
-  })) {
+  const stream = attempt({ model, prompt, tools: [], toolChoice: 'none', signal, idleMs, clock: core.clock })
+  for await (const from of tracedRequest(hold, messageId, model.id, stream)) {
     if (from.type === 'text-delta') text += from.text
     if (from.type === 'finish') usage = from.usage
   }
@@ -159,14 +155,28 @@ export interface CompactOptions {
 }
 
 /** Runs one compaction. A failure is a fact of the session, not of the drain: history stays as it was. Throws HoldEnded. */
-export async function compact(
+export function compact(
   core: Core,
   hold: Hold,
   model: ResolvedModel | undefined,
+  options: CompactOptions,
+): Promise<Compacted> {
+  const { request } = options
+  const messageId = request?.id ?? newMessageId()
+  return inCompactionSpan(hold, messageId, request === undefined, (span) =>
+    runCompaction(core, hold, model, messageId, options, span),
+  )
+}
+
+async function runCompaction(
+  core: Core,
+  hold: Hold,
+  model: ResolvedModel | undefined,
+  messageId: string,
   { request, expectedSeq, isForStep, moveTo }: CompactOptions,
+  span: Span,
 ): Promise<Compacted> {
   const { sessionId } = hold
-  const messageId = request?.id ?? newMessageId()
   const history = await readHistory(core.db, sessionId)
   const plan = planCompaction(history, model?.contextTokens ?? null, isForStep)
   const failed = (error: StepError, usage = noUsage) => event('compaction.failed', { messageId, error, usage })
@@ -181,21 +191,28 @@ export async function compact(
       model === undefined
         ? { code: 'UNKNOWN_MODEL', message: 'the model of the session is not configured here' }
         : { code: 'ABORTED', message: 'there is nothing to compact' }
-    return (await write(core, hold, [...started, failed(error)], begin)) ? 'failed' : 'stale'
+    if (!(await write(core, hold, [...started, failed(error)], begin))) return 'stale'
+    span.fail(error.code)
+    return 'failed'
   }
   if (!(await write(core, hold, started, begin))) return 'stale'
   let end: NewEvent
+  let problem: StepError | null = null
   try {
-    const { text, usage } = await summarise(core, hold, model, summaryPrompt(history, plan))
+    const { text, usage } = await summarise(core, hold, messageId, model, summaryPrompt(history, plan))
+    if (text === '') problem = { code: 'PROVIDER_INVALID', message: 'the model gave no summary' }
     end =
-      text === ''
-        ? failed({ code: 'PROVIDER_INVALID', message: 'the model gave no summary' }, usage)
+      problem !== null
+        ? failed(problem, usage)
         : event('compaction.ended', { messageId, summary: text, usage, tailSeq: plan.tailSeq })
   } catch (thrown) {
     if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
     if (!(thrown instanceof ProviderFailure)) throw asError(thrown)
-    end = failed({ code: thrown.code, message: thrown.message })
+    problem = { code: thrown.code, message: thrown.message }
+    end = failed(problem)
   }
   await write(core, hold, [end])
-  return end.type === 'compaction.ended' ? 'completed' : 'failed'
+  if (problem === null) return 'completed'
+  span.fail(problem.code)
+  return 'failed'
 }

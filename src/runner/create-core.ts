@@ -69,7 +69,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
   })
   const coordinator = createCoordinator({
     maxDrains: config.maxDrains,
-    drain: (sessionId) => drain(core, sessionId),
+    drain: (sessionId, armedBy) => drain(core, sessionId, armedBy),
     log,
     metrics,
   })

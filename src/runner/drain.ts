@@ -7,12 +7,14 @@ import { asError } from '../errors.ts'
 import { type ExecutionOutcome, event } from '../events.ts'
 import { newExecutionId } from '../ids.ts'
 import { withLogFields } from '../log.ts'
+import type { Link } from '../tracing.ts'
 import { cleanUp } from './cleanup.ts'
 import { compact } from './compaction.ts'
 import type { Core } from './core.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
 import { createHold, type Hold, HoldEnded } from './hold.ts'
 import { readPromoted } from './prepare.ts'
+import { startDrainSpan } from './spans.ts'
 import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep, type StepResult } from './step.ts'
 
 /** How often a decision is taken again because the session moved; each time somebody else made progress. */
@@ -46,20 +48,25 @@ async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
  * Runs the session until nothing is owed. `again`: there may be more for a new execution (after a failure, or when others had to
  * get their turn). A claim that is still held when the process stops stays in `core.leases`, to be handed over.
  */
-export async function drain(core: Core, sessionId: string): Promise<{ again: boolean }> {
+export async function drain(core: Core, sessionId: string, armedBy: readonly Link[] = []): Promise<{ again: boolean }> {
   const hold = await acquire(core, sessionId)
   if (hold === null) return { again: false }
+  const span = startDrainSpan(hold, armedBy)
   let isLeaving = false
   try {
-    const end = await withLogFields({ sessionId, executionId: hold.executionId }, () => busyPeriod(core, hold))
+    const fields = { sessionId, executionId: hold.executionId }
+    const end = await span.within(() => withLogFields(fields, () => busyPeriod(core, hold)))
     isLeaving = end === 'leaving'
+    span.endAs(end)
     return { again: end === 'again' }
   } catch (thrown) {
     // The claim is left as it stands and renewed no more: recovery takes it over (DRAIN-08).
     hold.end('lost')
+    span.failWith(thrown)
     core.log.error({ err: asError(thrown), sessionId, executionId: hold.executionId }, 'a drain failed')
     return { again: false }
   } finally {
+    span.end()
     await core.live.drop(sessionId)
     if (!isLeaving) core.leases.remove(hold)
   }
@@ -152,7 +159,7 @@ async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<type
       return { ...none, retry: result.retry }
     case 'settled':
       // The failure ends this execution; what is armed goes on in a new one.
-      if (result.failed && (await settleFailed(core, hold)) === 'done') return { ...none, end: 'again' }
+      if (result.failed !== null && (await settleFailed(core, hold)) === 'done') return { ...none, end: 'again' }
       return none
     case 'stale':
     case 'compacted':

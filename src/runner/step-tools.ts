@@ -6,11 +6,13 @@ import { databaseNow } from '../db.ts'
 import { asError } from '../errors.ts'
 import { event, type JsonValue, type NewEvent, type StepError } from '../events.ts'
 import { newInteractionId } from '../ids.ts'
+import { active } from '../tracing.ts'
 import { type Asked, decidedError, readAsked } from './asked.ts'
 import type { Core } from './core.ts'
 import { type Hold, HoldEnded } from './hold.ts'
 import type { CallRequest } from './ledger.ts'
 import { jsonLevelsMax, levelsOf, tooDeepRule } from './plain-json.ts'
+import { startToolSpan } from './spans.ts'
 import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
 import { boundOutput } from './tools/output.ts'
 import { runTool } from './tools/run-tool.ts'
@@ -59,6 +61,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   const { messageId, write, mark } = options
   const calls = [...options.calls]
   const running = new Map<string, Promise<void>>()
+  const spans = new Map<string, ReturnType<typeof startToolSpan>>()
+  const within = active()
   let asks = false
   let infraFailure: Error | null = null
   const unkept: string[] = []
@@ -71,7 +75,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     if (!(await core.leases.mayStart(hold))) return
     mark(callId, 'running')
     const tool = core.tools.get(name)!
-    const task = runTool({
+    const span = startToolSpan(hold, { messageId, callId, name, within })
+    spans.set(callId, span)
+    const run = {
       tool,
       input,
       sessionId,
@@ -80,27 +86,31 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       timeoutMs: tool.timeoutMs ?? core.config.toolTimeoutMs,
       signal: hold.signal,
       clock: core.clock,
-      progress: (progress) => core.live.progress(sessionId, { messageId, callId, progress }),
-    }).then(async (outcome) => {
-      if (hold.signal.aborted) return
-      try {
-        const { kind } = outcome
-        if (kind === 'failed') {
-          const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
-          core.log.warn({ ...fields, err: outcome.thrown }, 'a tool call failed')
+      progress: (progress: JsonValue) => core.live.progress(sessionId, { messageId, callId, progress }),
+    }
+    const task = span
+      .within(() => runTool(run))
+      .then(async (outcome) => {
+        span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
+        if (hold.signal.aborted) return
+        try {
+          const { kind } = outcome
+          if (kind === 'failed') {
+            const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
+            core.log.warn({ ...fields, err: outcome.thrown }, 'a tool call failed')
+          }
+          await write([
+            kind === 'succeeded'
+              ? event('tool.succeeded', { messageId, callId, output: outcome.output })
+              : failCall(callId, outcome.error),
+          ])
+          mark(callId, 'settled')
+        } catch (thrown) {
+          if (thrown instanceof HoldEnded) return
+          infraFailure ??= asError(thrown)
+          unkept.push(callId)
         }
-        await write([
-          kind === 'succeeded'
-            ? event('tool.succeeded', { messageId, callId, output: outcome.output })
-            : failCall(callId, outcome.error),
-        ])
-        mark(callId, 'settled')
-      } catch (thrown) {
-        if (thrown instanceof HoldEnded) return
-        infraFailure ??= asError(thrown)
-        unkept.push(callId)
-      }
-    })
+      })
     running.set(
       callId,
       task.finally(() => running.delete(callId)),
@@ -317,6 +327,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       await Promise.race([Promise.all(running.values()), grace])
       cancel()
     }
+    // What ignores its signal may never end.
+    for (const span of spans.values()) span.endAs(null)
     return new Set(running.keys())
   }
 

@@ -6,7 +6,7 @@
 import { databaseNow } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { ClaimMove } from '../event-log.ts'
-import { event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
+import { event, type NewEvent, noUsage, type StepError, type StepErrorCode, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
 import type { Asked } from './asked.ts'
 import { compact, compactionsMax } from './compaction.ts'
@@ -20,6 +20,7 @@ import { ProviderFailure } from './models/failure.ts'
 import { type Prepared, prepare, readPromoted } from './prepare.ts'
 import { attemptsMax, retryDelayMs } from './retry.ts'
 import { classify, type Settlement } from './settlement.ts'
+import { inStepSpan, tracedRequest } from './spans.ts'
 import { createStepTools, type StepTools } from './step-tools.ts'
 
 /** A retry that is due: which attempt, and the message to go on with (null: output was kept, a new message begins). */
@@ -32,11 +33,11 @@ export interface Retry {
 
 export type StepResult =
   /** The step has its terminal; the claim is SAFE, or CONTINUE if another step is owed. */
-  | { kind: 'settled'; continues: boolean; failed: boolean }
+  | { kind: 'settled'; continues: boolean; failed: StepErrorCode | null }
   /** The notice is durable, the claim is CONTINUE; wait, then run again. */
-  | { kind: 'retry'; retry: Retry; delayMs: number }
+  | { kind: 'retry'; retry: Retry; delayMs: number; failed: StepErrorCode }
   /** Preparation failed for good: step and execution ended in one append. */
-  | { kind: 'finished' }
+  | { kind: 'finished'; failed?: StepErrorCode }
   /** Preparation failed for now: given back with a time. */
   | { kind: 'released' }
   /** Only people are left to act: the step stays open, the claim is given back (section 7). */
@@ -160,7 +161,7 @@ export async function runStep(
 async function failStep(core: Core, hold: Hold, messageId: string, error: StepError): Promise<StepResult> {
   const failed = event('step.failed', { messageId, error, usage: noUsage, continues: false })
   await append(core, hold, [failed], { kind: 'move', to: 'SAFE' })
-  return { kind: 'settled', continues: false, failed: true }
+  return { kind: 'settled', continues: false, failed: error.code }
 }
 
 /** A further attempt under the same message asks what the first one did. */
@@ -169,7 +170,21 @@ const keeping = (prepared: Prepared, result: StepResult): StepResult =>
     ? { ...result, retry: { ...result.retry, prepared } }
     : result
 
-async function failPreparation(
+/** A step that ends before its request. */
+const failPreparation = (
+  core: Core,
+  hold: Hold,
+  work: Work,
+  messageId: string,
+  started: NewEvent[],
+  error: StepError,
+): Promise<StepResult> =>
+  inStepSpan(hold, messageId, 1, async () => {
+    const ended = await writeFailedPreparation(core, hold, work, messageId, started, error)
+    return ended.kind === 'finished' ? { ...ended, failed: error.code } : ended
+  })
+
+async function writeFailedPreparation(
   core: Core,
   hold: Hold,
   work: Work,
@@ -214,15 +229,29 @@ async function release(core: Core, hold: Hold, work: Work): Promise<StepResult> 
   return stopped
 }
 
+type AttemptResult = StepResult | { kind: 'overflowed'; failure: ProviderFailure; failed: StepErrorCode }
+
 /** One provider request and all that follows from it. */
-async function attemptStep(
+const attemptStep = (
   core: Core,
   hold: Hold,
   prepared: Prepared,
   ledger: Ledger,
   attemptNumber: number,
   mayCompact: boolean,
-): Promise<StepResult | { kind: 'overflowed'; failure: ProviderFailure }> {
+): Promise<AttemptResult> =>
+  inStepSpan(hold, ledger.messageId, attemptNumber, () =>
+    runAttempt(core, hold, prepared, ledger, attemptNumber, mayCompact),
+  )
+
+async function runAttempt(
+  core: Core,
+  hold: Hold,
+  prepared: Prepared,
+  ledger: Ledger,
+  attemptNumber: number,
+  mayCompact: boolean,
+): Promise<AttemptResult> {
   const { sessionId, executionId } = hold
   const { messageId } = ledger
   let providerFailure: ProviderFailure | null = null
@@ -249,7 +278,7 @@ async function attemptStep(
       idleMs: core.config.idleMs,
       clock: core.clock,
     })
-    for await (const from of stream) {
+    for await (const from of tracedRequest(hold, messageId, prepared.model.id, stream)) {
       const move = ledger.take(from)
       if (move.kind === 'begin') {
         await write([move.event])
@@ -268,7 +297,7 @@ async function attemptStep(
   }
   if (hold.signal.aborted) return { kind: 'stopped', ignoring: await tools.stop() }
   if (providerFailure?.code === 'CONTEXT_OVERFLOW' && !ledger.hasOutput() && mayCompact && infraFailure === null)
-    return { kind: 'overflowed', failure: providerFailure }
+    return { kind: 'overflowed', failure: providerFailure, failed: providerFailure.code }
 
   try {
     // The stream has been read to its real end. What it left open ends now, with what was received.
@@ -319,7 +348,10 @@ async function attemptStep(
  * Takes up a step that was fully streamed and waits for people: carries out what has been decided, then waits again or ends the step
  * (section 7). Nothing is known of its provider request but what the log keeps.
  */
-export async function resumeStep(core: Core, hold: Hold, messageId: string): Promise<StepResult> {
+export const resumeStep = (core: Core, hold: Hold, messageId: string): Promise<StepResult> =>
+  inStepSpan(hold, messageId, null, () => runResumed(core, hold, messageId))
+
+async function runResumed(core: Core, hold: Hold, messageId: string): Promise<StepResult> {
   const { sessionId } = hold
   const step = await core.db.message.findUniqueOrThrow({ where: { id: messageId } })
   const usage: Usage = {
@@ -481,7 +513,7 @@ async function carryOut(
   const fail = async (error: StepError): Promise<StepResult> => {
     const failed = event('step.failed', { messageId, error, usage, continues: false })
     const written = await write([...lost, ...unasked, failed], { kind: 'move', to: 'SAFE' })
-    return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues: false, failed: true }
+    return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues: false, failed: error.code }
   }
   switch (settlement.kind) {
     case 'Interrupted':
@@ -495,7 +527,7 @@ async function carryOut(
       const { continues } = settlement
       const ended = event('step.ended', { messageId, finish, usage, continues })
       const written = await write([ended], { kind: 'move', to: continues ? 'CONTINUE' : 'SAFE' })
-      return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues, failed: false }
+      return written === 'stale' ? { kind: 'stale' } : { kind: 'settled', continues, failed: null }
     }
     case 'StepFailed':
       return fail(settlement.error)
@@ -531,6 +563,7 @@ async function carryOut(
         kind: 'retry',
         retry: { attempt: next, messageId: hasOutput ? null : messageId, prepared: null },
         delayMs,
+        failed: failure.code,
       }
     }
   }

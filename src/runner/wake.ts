@@ -9,6 +9,7 @@
 import type { Gauge, Histogram } from 'prom-client'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { here, type Link } from '../tracing.ts'
 
 export interface Coordinator {
   /** Never throws. */
@@ -25,24 +26,31 @@ export interface Coordinator {
 
 export interface CoordinatorOptions {
   maxDrains: number
-  /** Runs one busy period; `again`: look once more. */
-  drain: (sessionId: string) => Promise<{ again: boolean }>
+  /** Runs one busy period; `again`: look once more. `armedBy`: the spans that woke it, for its own span. */
+  drain: (sessionId: string, armedBy: readonly Link[]) => Promise<{ again: boolean }>
   log: Log
   metrics: { drainsInProgress: Gauge; drainQueueSeconds: Histogram }
 }
 
+/** Of many wakes the first few are told. */
+const armedByMax = 8
+
+function arm(armedBy: Link[]): void {
+  if (armedBy.length < armedByMax) armedBy.push(...here())
+}
+
 export function createCoordinator({ maxDrains, drain, log, metrics }: CoordinatorOptions): Coordinator {
-  const queued = new Map<string, number>()
-  const running = new Map<string, { again: boolean }>()
+  const queued = new Map<string, { since: number; armedBy: Link[] }>()
+  const running = new Map<string, { again: boolean; armedBy: Link[] }>()
   let stopped = false
   let waiters: (() => void)[] = []
 
   function pump() {
     while (!stopped && running.size < maxDrains && queued.size > 0) {
-      const [sessionId, since] = queued.entries().next().value!
+      const [sessionId, { since, armedBy }] = queued.entries().next().value!
       queued.delete(sessionId)
       metrics.drainQueueSeconds.observe((performance.now() - since) / 1000)
-      void run(sessionId)
+      void run(sessionId, armedBy)
     }
     if (running.size === 0 && (stopped || queued.size === 0)) {
       const done = waiters
@@ -51,12 +59,12 @@ export function createCoordinator({ maxDrains, drain, log, metrics }: Coordinato
     }
   }
 
-  async function run(sessionId: string) {
-    const entry = { again: false }
+  async function run(sessionId: string, armedBy: readonly Link[]) {
+    const entry = { again: false, armedBy: [] as Link[] }
     running.set(sessionId, entry)
     metrics.drainsInProgress.set(running.size)
     try {
-      const { again } = await drain(sessionId)
+      const { again } = await drain(sessionId, armedBy)
       if (again) entry.again = true
     } catch (thrown) {
       log.error({ err: asError(thrown), sessionId }, 'a drain ended unexpectedly')
@@ -64,7 +72,7 @@ export function createCoordinator({ maxDrains, drain, log, metrics }: Coordinato
       running.delete(sessionId)
       metrics.drainsInProgress.set(running.size)
       // To the end of the queue: others get their turn first.
-      if (entry.again && !stopped) queued.set(sessionId, performance.now())
+      if (entry.again && !stopped) queued.set(sessionId, { since: performance.now(), armedBy: entry.armedBy })
       // Not from within: a thousand busy periods in a row must not nest (DRAIN-10).
       setImmediate(pump)
     }
@@ -82,9 +90,12 @@ export function createCoordinator({ maxDrains, drain, log, metrics }: Coordinato
       const entry = running.get(sessionId)
       if (entry !== undefined) {
         entry.again = true
+        arm(entry.armedBy)
         return
       }
-      if (!queued.has(sessionId)) queued.set(sessionId, performance.now())
+      const waiting = queued.get(sessionId) ?? { since: performance.now(), armedBy: [] }
+      arm(waiting.armedBy)
+      queued.set(sessionId, waiting)
       pump()
     },
     // One that only waits for its next look, with places free, takes nobody's.

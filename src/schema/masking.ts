@@ -13,6 +13,15 @@ function surpriseIn(error: unknown): Error | undefined {
   return current instanceof GraphQLError ? undefined : asError(current)
 }
 
+const isUnavailable = (surprise: Error) => surprise instanceof UnavailableError || isTransient(surprise)
+
+/** The code under which an error goes out. */
+export function codeOf(error: unknown): string {
+  const surprise = surpriseIn(error)
+  if (surprise) return isUnavailable(surprise) ? 'UNAVAILABLE' : 'INTERNAL_SERVER_ERROR'
+  return String((error as GraphQLError).extensions.code ?? 'BAD_USER_INPUT')
+}
+
 /**
  * What goes out for an error. Errors that were made for the caller pass, with a code if they lack one; anything else is
  * replaced by a text that says nothing, and its cause goes into the log under the same request id (API-14).
@@ -22,7 +31,7 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
   const surprise = surpriseIn(error)
   // What is left without a code is a value that does not fit its type.
   if (!surprise) return outer?.extensions.code ? outer : coded(outer!, 'BAD_USER_INPUT')
-  const unavailable = surprise instanceof UnavailableError || isTransient(surprise)
+  const unavailable = isUnavailable(surprise)
   log.error(
     { requestId, path: outer?.path?.join('.'), err: surprise },
     unavailable ? 'database unavailable' : 'unexpected error',
@@ -34,7 +43,7 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
     {
       nodes: outer?.nodes,
       path: outer?.path,
-      extensions: { code: unavailable ? 'UNAVAILABLE' : 'INTERNAL_SERVER_ERROR', requestId },
+      extensions: { code: codeOf(surprise), requestId },
     },
   )
 }
