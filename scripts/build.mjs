@@ -23,7 +23,7 @@ const isStale = (made, ...sources) =>
   sources.every((source) => existsSync(join(root, source))) &&
   (!existsSync(made) || statSync(made).mtimeMs < newest(...sources))
 
-async function buildServer() {
+export async function buildServer() {
   const { build } = await import('esbuild')
   await build({
     entryPoints: [join(root, 'src/server.ts')],

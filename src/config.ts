@@ -4,6 +4,7 @@ import { ConfigError } from './config/error.ts'
 import { loadFile } from './config/file.ts'
 import type { McpServer } from './config/mcp-servers.ts'
 import type { Tool } from './config/tool.ts'
+import { unsentSignals, wantsTraces } from './config/traces.ts'
 import { defaultLimits, type FileConfig, type Limits, type ModelConfig, readUserConfig } from './config/user-config.ts'
 import { type Environment, type LogLevel, readEnvironment, strangers } from './config/variables.ts'
 
@@ -61,6 +62,8 @@ export interface Config extends Readonly<FromEnvironment> {
   readonly limits: Readonly<Limits>
   /** How callers show who they are; undefined: anybody who reaches the address is the tenant `default`. */
   readonly auth?: Auth
+  /** Spans are sent, as OTEL_* say. */
+  readonly traces: boolean
   /** What the user should know, though it hinders nothing: to be logged at start. Never holds a secret. */
   readonly warnings: readonly string[]
 }
@@ -118,7 +121,8 @@ export async function loadConfig(from: { env?: NodeJS.ProcessEnv; cwd?: string }
     ...(file.approvalExpiresMs !== undefined && { approvalExpiresMs: file.approvalExpiresMs }),
     limits: Object.freeze(file.limits),
     ...(auth && { auth: Object.freeze(auth) }),
-    warnings: Object.freeze([...strangers(env), ...idle(values, auth)]),
+    traces: wantsTraces(env),
+    warnings: Object.freeze([...strangers(env), ...idle(values, auth), ...unsentSignals(env)]),
   }
   return Object.freeze(config)
 }

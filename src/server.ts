@@ -48,6 +48,8 @@ try {
     }, 500).unref()
   }
 
+  // With it OpenTelemetry's SDK would write to the console; ours decides what of it is logged.
+  delete process.env.OTEL_LOG_LEVEL
   running = await start({ config, log })
   if (stopAsked) await close()
   process.stdout.write(`Holdfast is ready at ${running.url} (GraphiQL at ${running.url}graphiql)\n`)

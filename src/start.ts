@@ -14,6 +14,7 @@ import { createModelRegistry, type ModelRegistry } from './runner/models/registr
 import { builtinTools } from './runner/tools/builtin.ts'
 import { liveTools } from './runner/tools/live-tools.ts'
 import { createMcp } from './runner/tools/mcp.ts'
+import { startTraces } from './traces.ts'
 
 export interface StartOptions {
   config: Config
@@ -33,6 +34,8 @@ export interface Running {
 
 /** How long clients get to take the end of their streams and answers. */
 const goodbyeMs = 2000
+/** How long the spans that are not sent yet may take at the end, within the grace. */
+const lastSpansMs = 5000
 /** How long recovery lets MCP servers connect first: a call that was approved before a restart needs its tool. */
 const mcpFirstMs = 5000
 /**
@@ -53,6 +56,10 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
   }
   try {
     for (const warning of config.warnings) log.warn(warning)
+    const owner = newOwnerId()
+    // Ends last, when all that makes spans has ended. Loads beside the database's start.
+    const tracing = config.traces ? startTraces(log, owner) : null
+    if (tracing) undo.push(async () => (await tracing).stop(Math.min(config.shutdownGraceMs, lastSpansMs)))
     const ownTools = [...builtinTools, ...config.tools]
     const taken = ownTools.map(({ name }) => name)
     const mcp = createMcp({ servers: config.mcpServers, log, clock, taken })
@@ -60,7 +67,6 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     const url = config.databaseUrl ?? (await embedded(config, log, undo))
     await migrate({ url, log: (line) => log.info(line) })
     const stopping = new AbortController()
-    const owner = newOwnerId()
     const liveness = createLiveness({ url, owner, graceMs: config.livenessGraceMs, log })
     undo.push(() => liveness.close())
     const { core, close } = createCore({
@@ -76,6 +82,7 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     })
     undo.push(close)
     const recovery = createRecovery(core, liveness)
+    await tracing
     const http = await serveHttp(core, config)
     // Requests are answered while what earlier processes left is still being looked at (OPS-03).
     void mcp.tried(mcpFirstMs).then(() => recovery.start())
