@@ -88,29 +88,28 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       clock: core.clock,
       progress: (progress: JsonValue) => core.live.progress(sessionId, { messageId, callId, progress }),
     }
-    const task = span
-      .within(() => runTool(run))
-      .then(async (outcome) => {
-        span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
-        if (hold.signal.aborted) return
-        try {
-          const { kind } = outcome
-          if (kind === 'failed') {
-            const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
-            core.log.warn({ ...fields, err: outcome.thrown }, 'a tool call failed')
-          }
-          await write([
-            kind === 'succeeded'
-              ? event('tool.succeeded', { messageId, callId, output: outcome.output })
-              : failCall(callId, outcome.error),
-          ])
-          mark(callId, 'settled')
-        } catch (thrown) {
-          if (thrown instanceof HoldEnded) return
-          infraFailure ??= asError(thrown)
-          unkept.push(callId)
+    const ran = span.within(() => runTool(run))
+    const task = ran.then(async (outcome) => {
+      span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
+      if (hold.signal.aborted) return
+      try {
+        const { kind } = outcome
+        if (kind === 'failed') {
+          const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
+          core.log.warn({ ...fields, err: outcome.thrown }, 'a tool call failed')
         }
-      })
+        await write([
+          kind === 'succeeded'
+            ? event('tool.succeeded', { messageId, callId, output: outcome.output })
+            : failCall(callId, outcome.error),
+        ])
+        mark(callId, 'settled')
+      } catch (thrown) {
+        if (thrown instanceof HoldEnded) return
+        infraFailure ??= asError(thrown)
+        unkept.push(callId)
+      }
+    })
     running.set(
       callId,
       task.finally(() => running.delete(callId)),
