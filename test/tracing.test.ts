@@ -555,7 +555,7 @@ describe('around them', () => {
     killed.signal('SIGKILL')
     await killed.ended
 
-    const server = serve({ ...traced(), HOLDFAST_SHUTDOWN_GRACE_MS: '1000' })
+    const server = serve({ ...traced(), HOLDFAST_SHUTDOWN_GRACE_MS: '5000' })
     await server.ready
     await until(() => db.event.count({ where: { sessionId: s, type: 'text.started' } })).toBe(2)
     const scans = () => Number(/holdfast_scan_seconds_count (\d+)/.exec(metrics)?.[1] ?? 0)
@@ -568,8 +568,9 @@ describe('around them', () => {
     expect(await server.ended).toEqual({ code: 0, signal: null })
 
     const recoveries = collector.spans().filter(({ name }) => name === 'recovery')
-    const taking = recoveries.find(({ attributes }) => attributes['holdfast.recovery.taken'] === 1)
-    expect(taking).toMatchObject({ parentSpanId: null, failed: false })
+    // What an earlier test of this file left may be taken over in the same look.
+    const taking = recoveries.find(({ attributes }) => Number(attributes['holdfast.recovery.taken']) > 0)
+    expect(taking, JSON.stringify(recoveries)).toMatchObject({ parentSpanId: null, failed: false })
     for (const { attributes } of recoveries)
       expect(Object.values(attributes).some((count) => Number(count) > 0)).toBe(true)
     expect(recoveries.length).toBeLessThan(scans())
