@@ -138,16 +138,24 @@ it('ADM-24: creation and admission repeated after both answers were lost: one se
   const b = await stage.start()
   const session = { sessionId: newSessionId(), model: 'compatible/scripted', title: 'a title' }
   const call = { sessionId: session.sessionId, messageId: newMessageId(), text: 'hi' }
+  const lost = (type: 'session.created' | 'prompt.admitted') =>
+    atAppend(a, type, async (go) => {
+      expect(await go()).toMatchObject({ kind: 'appended' })
+      throw new Error('the answer is lost')
+    })
+  const met = [lost('session.created'), lost('prompt.admitted')]
+  await expect(createSession(a.core, tenant, session)).rejects.toThrow('the answer is lost')
+  await expect(sent(a, call)).rejects.toThrow('the answer is lost')
+  expect(met.map(({ count }) => count)).toEqual([1, 1])
   stage.provider.script(hello)
-  await createSession(a.core, tenant, session)
-  await sent(a, call)
   expect(await createSession(b.core, tenant, session)).toEqual({
     type: 'CreateSessionPayload',
     sessionId: session.sessionId,
     created: false,
   })
-  const again = await sent(b, call)
-  expect(['ALREADY_ADMITTED', 'ALREADY_PROMOTED']).toContain('outcome' in again ? again.outcome : again.type)
+  // It was asked to run before, and nobody has been woken: the scan finds it.
+  expect(await sent(b, call)).toMatchObject({ outcome: 'ALREADY_ADMITTED', executionRequested: false })
+  expect(await b.recovery.scan()).toMatchObject({ woken: 1 })
   await atRest(a, b)
   expect(await createSession(b.core, tenant, session)).toMatchObject({ created: false })
   expect(await sent(b, call)).toMatchObject({ outcome: 'ALREADY_PROMOTED' })

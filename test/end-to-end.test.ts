@@ -54,7 +54,7 @@ beforeAll(async () => {
   })
   server = await start({ config, log: createLog('silent') })
   socket = createClient({ url: `${server.url.replace('http', 'ws')}graphql`, webSocketImpl: WebSocket, lazy: true })
-  const http = new HttpLink({ uri: `${server.url}graphql` })
+  const http = new HttpLink({ uri: `${server.url}graphql`, fetch: losing })
   const isSubscription: Parameters<typeof ApolloLink.split>[0] = ({ operationType }) =>
     operationType === OperationTypeNode.SUBSCRIPTION
   client = new ApolloClient({
@@ -70,6 +70,18 @@ afterAll(async () => {
   await provider?.close()
   await database?.drop()
 })
+
+/** Answers that are still to be lost, and those that were: the server has said everything, and the client hears nothing of it. */
+const answers = { toLose: 0, lost: 0 }
+const losing: typeof fetch = async (...request) => {
+  const response = await fetch(...request)
+  if (answers.toLose === 0) return response
+  answers.toLose--
+  expect(response.status).toBe(200)
+  await response.text()
+  answers.lost++
+  throw new TypeError('fetch failed')
+}
 
 let made = 0
 const newId = (prefix: 'ses_' | 'msg_') => `${prefix}apollo${process.pid}-${++made}`
@@ -157,14 +169,16 @@ it('STREAM-09: a prompt over Apollo: text, reasoning and two parallel tool calls
 
 it('ADM-23, ADM-24: both calls sent again after lost answers: one session, one prompt, one run', async () => {
   provider.script(reply(text('once'), finish()))
-  const sessionId = await newSession()
+  const sessionId = newId('ses_')
   const messageId = newId('msg_')
-  await admit(sessionId, 'hi', messageId)
-  const again = await client.mutate({
-    mutation: documents.CreateSessionDocument,
-    variables: { input: { sessionId, title: 'A walk' } },
-  })
-  expect(again.data?.createSession).toMatchObject({ created: false })
+  const create = () =>
+    client.mutate({ mutation: documents.CreateSessionDocument, variables: { input: { sessionId, title: 'A walk' } } })
+  answers.toLose = 1
+  await expect(create()).rejects.toThrow('fetch failed')
+  answers.toLose = 1
+  await expect(admit(sessionId, 'hi', messageId)).rejects.toThrow('fetch failed')
+  expect(answers).toEqual({ toLose: 0, lost: 2 })
+  expect((await create()).data?.createSession).toMatchObject({ created: false })
   for (let n = 0; n < 3; n++) {
     const { data } = await admit(sessionId, 'hi', messageId)
     const outcome = data?.admitPrompt.__typename === 'PromptAdmission' ? data.admitPrompt.outcome : null
