@@ -516,6 +516,34 @@ it('ADM-31: limits refuse what is new, and never a retry of what is stored', asy
   expect(await admitPrompt(a.core, mine, calls[1]!)).toMatchObject({ outcome: 'ALREADY_WITHDRAWN' })
 })
 
+it('ADM-31: texts and attachments beyond their limits are refused by field; a retry of one that was stored before the limit is not', async () => {
+  const before = await stage.start()
+  const attachments = [{ name: 'a.txt', mediaType: 'text/plain', url: `data:text/plain,${'x'.repeat(101)}` }]
+  const sessionId = await newSession(before)
+  const long = { sessionId, messageId: newMessageId(), text: 'x'.repeat(101), resume: false }
+  const heavy = { sessionId, messageId: newMessageId(), text: 'x', attachments, resume: false }
+  for (const call of [long, heavy]) expect(await sent(before, call)).toMatchObject({ outcome: 'ADMITTED' })
+  const limits = { pendingInputs: 10, sessionsPerDay: 10_000, textBytes: 100, attachmentBytes: 100 }
+  const a = await stage.start({ config: { limits } })
+  const stored = await everything(a, sessionId)
+  for (const [call, field] of [
+    [long, 'text'],
+    [heavy, 'attachments'],
+  ] as const) {
+    expect(await sent(a, { ...call, messageId: newMessageId() })).toMatchObject({
+      type: 'InvalidInputError',
+      field,
+      message: expect.stringMatching(/101 bytes.*at most 100 /),
+    })
+    expect(await sent(a, call)).toMatchObject({ outcome: 'ALREADY_ADMITTED' })
+  }
+  expect(await everything(a, sessionId)).toEqual(stored)
+  // At the limit both are taken.
+  const fits = [{ name: 'a.txt', mediaType: 'text/plain', url: `data:text/plain,${'x'.repeat(100)}` }]
+  const call = { sessionId, messageId: newMessageId(), text: 'x'.repeat(100), attachments: fits, resume: false }
+  expect(await sent(a, call)).toMatchObject({ outcome: 'ADMITTED' })
+})
+
 it('ADM-32: armed meanwhile by others, the first call that asks to run is recorded, and it runs once', async () => {
   const a = await stage.start()
   const block = gate()

@@ -33,15 +33,15 @@ type AdmitOutcome = Outcome<
   'PromptAdmission' | 'PromptConflictError' | 'SessionNotFoundError' | 'InvalidInputError' | 'LimitExceededError'
 >
 
-function checkRequest(core: Core, { sessionId, messageId }: AdmitPromptInput, request: Request) {
-  const { textBytes, attachmentBytes } = core.config.limits
+/** Refuses what no configuration could allow; else the bytes that its attachments have together. */
+function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Request) {
   const sessionRule = brokenIdRule('ses_', sessionId)
   if (sessionRule !== null) return invalidInput('sessionId', sessionRule)
   const messageRule = brokenIdRule('msg_', messageId)
   if (messageRule !== null) return invalidInput('messageId', messageRule)
   if (request.text.trim() === '' && request.attachments.length === 0)
     return invalidInput('text', 'must not be empty when there are no attachments')
-  const textRule = brokenTextRule(request.text, textBytes)
+  const textRule = brokenTextRule(request.text, Number.POSITIVE_INFINITY)
   if (textRule !== null) return invalidInput('text', textRule)
   if (request.attachments.length > attachmentsMax)
     return invalidInput('attachments', `are ${request.attachments.length}, at most ${attachmentsMax} are taken`)
@@ -56,6 +56,14 @@ function checkRequest(core: Core, { sessionId, messageId }: AdmitPromptInput, re
     if ('rule' in checked) return invalidInput('attachments', `attachment ${n + 1}: ${checked.rule}`)
     bytes += checked.bytes
   }
+  return { type: 'fits', bytes } as const
+}
+
+/** Refuses what is larger than this configuration takes. Asked of what is new only: what is stored gets its answer (ADM-31). */
+function checkSize({ config }: Core, text: string, bytes: number) {
+  const { textBytes, attachmentBytes } = config.limits
+  const textRule = brokenTextRule(text, textBytes)
+  if (textRule !== null) return invalidInput('text', textRule)
   if (bytes > attachmentBytes)
     return invalidInput('attachments', `have ${bytes} bytes together, at most ${attachmentBytes} are taken`)
   return null
@@ -100,8 +108,8 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
     attachments: (input.attachments ?? []).map(({ name, mediaType, url }) => ({ name, mediaType, url })),
     delivery: input.delivery ?? 'STEER',
   }
-  const invalid = checkRequest(core, input, request)
-  if (invalid !== null) return invalid
+  const checked = checkRequest(input, request)
+  if (checked.type !== 'fits') return checked
 
   for (let look = 0; look < decideAgainMax; look++) {
     const session = await findSession(core, tenant, sessionId)
@@ -130,6 +138,8 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
       continue
     }
 
+    const tooLarge = checkSize(core, request.text, checked.bytes)
+    if (tooLarge !== null) return tooLarge
     const limit = await pendingLimit(core, sessionId)
     if (limit !== null) return limit
     const outcome = await core.eventLog.append({
