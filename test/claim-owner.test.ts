@@ -278,6 +278,7 @@ describe('a node that cannot know', () => {
       const a = await stage.start({ tools: [look.tool], config: { leaseMs: 1500, renewMs: 400 } })
       const s = await stage.session()
       blockBehind(a, type, 1700)
+      stage.leavesReplies = requests === 0
       stage.provider.script(reply(toolCall('look', {}), finish('tool_calls')))
       await prompt(a.core, s)
       await a.core.coordinator.idle()

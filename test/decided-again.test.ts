@@ -202,6 +202,7 @@ describe('what may start', () => {
       throw new HoldEnded('lost')
     }
     stage.provider.script(said())
+    stage.leavesReplies = true
     await prompt(a.core, s)
     await a.core.coordinator.idle()
     expect((await stage.types(s)).at(-1)).toBe('step.started')

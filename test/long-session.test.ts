@@ -16,6 +16,7 @@ const messages = events / 5
 let served: Served
 beforeAll(async () => {
   served = await serveLog()
+  served.database.exempt('all', 'written as rows, and a million events to replay')
   await served.append(
     sessionId,
     event('session.created', { tenant: 'default', title: null, instructions: null, model: 'demo/echo' }),

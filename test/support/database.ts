@@ -1,9 +1,16 @@
 import pg from 'pg'
 import { inject } from 'vitest'
 import { databaseName } from './database-names.ts'
+import { type SameTables, sameTables } from './same-tables.ts'
 
-/** A test file's own database. `shiftClock` moves the database's clock by `ms` from now on (0: back to the real time). */
-export type TestDatabase = { url: string; shiftClock(ms: number): Promise<void>; drop(): Promise<void> }
+/** A test file's own database. */
+export interface TestDatabase extends Pick<SameTables, 'prove' | 'exempt'> {
+  url: string
+  /** Moves the database's clock by `ms` from now on (0: back to the real time). */
+  shiftClock(ms: number): Promise<void>
+  /** Takes it away, once all its sessions are proved to be as their logs say. Whatever writes to it has ended before. */
+  drop(): Promise<void>
+}
 
 // Only has to be the same in every worker: cloning needs the template without any other connection, so one at a time.
 const cloneLock = 7_201_119
@@ -22,8 +29,11 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   const at = new URL(adminUrl)
   at.pathname = `/${name}`
   const url = at.href
+  const { prove, exempt, end } = sameTables(url)
   return {
     url,
+    prove,
+    exempt,
     async shiftClock(ms) {
       if (!Number.isSafeInteger(ms)) throw new Error(`shiftClock takes whole milliseconds, got ${ms}`)
       await withClient(url, (client) =>
@@ -34,7 +44,12 @@ export async function createTestDatabase(): Promise<TestDatabase> {
       )
     },
     async drop() {
-      await withClient(adminUrl, (admin) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+      try {
+        await prove()
+      } finally {
+        await end()
+        await withClient(adminUrl, (admin) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+      }
     },
   }
 }

@@ -3,7 +3,6 @@
 
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
-import { connect } from '../../src/db.ts'
 import type { AppendOutcome, AppendRequest } from '../../src/event-log.ts'
 import { type EventPayloads, type EventType, event, noUsage } from '../../src/events.ts'
 import { continuationIdOf } from '../../src/ids.ts'
@@ -11,7 +10,6 @@ import { type AdmitPromptInput, admitPrompt } from '../../src/runner/admit.ts'
 import { createSession } from '../../src/runner/sessions.ts'
 import { endParts, failTools, readOpen } from '../../src/runner/settle-open.ts'
 import { statusOf } from '../../src/schema/status.ts'
-import { verifySession } from '../../src/verify.ts'
 import { type CoreOptions, eventually, startCore, type TestCore } from './core.ts'
 import { createTestDatabase, type TestDatabase } from './database.ts'
 import { type Provider, type RecordedRequest, startProvider } from './provider.ts'
@@ -40,7 +38,6 @@ export interface Stage {
 /** Call it once per file, at the top level. */
 export function useStage(): Stage {
   const stage = { leavesReplies: false } as Stage
-  const verified = new Set<string>()
   let cores: Played[] = []
   beforeAll(async () => {
     stage.database = await createTestDatabase()
@@ -71,16 +68,7 @@ export function useStage(): Stage {
     await Promise.all(cores.map((core) => core.stop()))
     cores = []
     await stage.database.shiftClock(0)
-    const db = connect(stage.database.url, 2)
-    try {
-      for (const { id } of await db.session.findMany({ select: { id: true } })) {
-        if (verified.has(id)) continue
-        verified.add(id)
-        expect(await verifySession(db, id)).toMatchObject({ consistent: true, differences: [] })
-      }
-    } finally {
-      await db.$disconnect()
-    }
+    await stage.database.prove()
     if (!stage.leavesReplies) stage.provider.expectDone()
   })
   afterAll(async () => {
