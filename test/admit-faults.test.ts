@@ -2,12 +2,12 @@ import { expect, it } from 'vitest'
 import { serveHttp } from '../src/http/serve.ts'
 import { type AdmitPromptInput, admitPrompt } from '../src/runner/admit.ts'
 import { createSession } from '../src/runner/sessions.ts'
+import { fault } from './support/faults.ts'
 import {
   atAppend,
   atRest,
   events,
   everything,
-  fault,
   inputOf,
   newMessageId,
   newSession,
@@ -84,7 +84,7 @@ it('ADM-22: an admission whose commit fails is a masked error, writes nothing an
     })
     return (await response.json()) as { data?: unknown; errors?: { message: string }[] }
   }
-  const injected = await fault(stage, {
+  const injected = await fault(stage.database.url, {
     table: 'Input',
     operation: 'INSERT',
     when: `NEW.id = '${messageId}'`,
@@ -97,7 +97,7 @@ it('ADM-22: an admission whose commit fails is a masked error, writes nothing an
   expect(await everything(a, sessionId)).toEqual(before)
   expect(a.wakes).toEqual([])
 
-  await injected.mend()
+  await injected.lift()
   stage.provider.script(hello)
   expect((await ask()).data).toEqual({
     admitPrompt: {

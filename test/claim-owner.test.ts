@@ -1,6 +1,8 @@
 // What an owner may do when its claim is not, or may not be, its own any more (design sections 2, 6 and 9).
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import type { EventType } from '../src/events.ts'
 import { overHttp, passTime, resetTime } from './support/asking.ts'
+import { atAppend } from './support/at-append.ts'
 import { eventually, type TestCore } from './support/core.ts'
 import { finish, finishing, gate, hang, reasoning, reply, text, toolCall, wait } from './support/provider.ts'
 import { hasEvent, holdAppend, instant, probe, prompt, useStage } from './support/stage.ts'
@@ -250,22 +252,16 @@ describe('a node that cannot know', () => {
   })
 
   /** Holds the event loop up right behind the first commit that holds an event of this type. */
-  function blockBehind({ core }: TestCore, type: Parameters<typeof hasEvent>[0], ms: number) {
-    const { append } = core.eventLog
-    let isFirst = true
-    core.eventLog = {
-      ...core.eventLog,
-      async append(request) {
-        const outcome = await append(request)
-        if (isFirst && hasEvent(type)(request)) {
-          isFirst = false
-          expect(outcome).toMatchObject({ kind: 'appended' })
-          const until = performance.now() + ms
-          while (performance.now() < until);
-        }
-        return outcome
-      },
-    }
+  function blockBehind({ core }: TestCore, type: EventType, ms: number) {
+    atAppend(core, hasEvent(type), async (go, nth) => {
+      const outcome = await go()
+      if (nth === 1) {
+        expect(outcome).toMatchObject({ kind: 'appended' })
+        const until = performance.now() + ms
+        while (performance.now() < until);
+      }
+      return outcome
+    })
   }
 
   it.each([

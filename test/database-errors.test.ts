@@ -6,6 +6,7 @@ import { type Beside, beside } from './support/beside.ts'
 import { inconsistencies } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { databaseProxy } from './support/database-proxy.ts'
+import { fault } from './support/faults.ts'
 import { created } from './support/story.ts'
 import { newSessionId, type StreamProcess, streamProcess, titled } from './support/stream-process.ts'
 
@@ -270,17 +271,16 @@ describe('DB-01: the classifier and the real errors of the driver', () => {
 describe('DB-01: an append tries again, within a budget', () => {
   /** Makes the append of `title` fail in this way `times` times, inside the statement or at its commit. */
   async function failing(title: string, sqlState: string, times: number, when: 'inside' | 'at commit') {
-    const name = `fault_${title}`
-    await outside.query(`CREATE SEQUENCE ${name}`)
-    await outside.query(`CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN IF nextval('${name}') <= ${times} THEN RAISE EXCEPTION 'injected' USING ERRCODE = '${sqlState}'; END IF; RETURN NEW; END $$`)
-    await outside.query(`CREATE ${when === 'inside' ? '' : 'CONSTRAINT'} TRIGGER ${name}
-      ${when === 'inside' ? 'BEFORE' : 'AFTER'} INSERT ON "Event" ${when === 'inside' ? '' : 'DEFERRABLE INITIALLY DEFERRED'}
-      FOR EACH ROW WHEN (NEW.payload->>'title' = '${title}') EXECUTE FUNCTION ${name}()`)
+    const injected = await fault(database.url, {
+      when: `NEW.payload->>'title' = '${title}'`,
+      sqlState,
+      times,
+      atCommit: when === 'at commit',
+    })
     return async () => {
-      const [row] = await outside.query(`SELECT last_value::int AS n FROM ${name}`)
-      await outside.query(`DROP FUNCTION ${name}() CASCADE; DROP SEQUENCE ${name}`)
-      return row.n
+      const fired = await injected.fired()
+      await injected.lift()
+      return fired
     }
   }
   const cases = ['40001', '40P01', '55P03', '57P01'].flatMap((state) =>

@@ -1,11 +1,11 @@
 import type { AddressInfo } from 'node:net'
 import { connect, createServer, type Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { connect as connectDb } from '../src/db.ts'
 import { createDoorbell } from '../src/doorbell.ts'
 import { beside } from './support/beside.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { eventually } from './support/eventually.ts'
 import { append, createSession, type StreamProcess, streamProcess, titled } from './support/stream-process.ts'
 
 let database: TestDatabase
@@ -58,14 +58,6 @@ async function silentWire(target: string) {
       }),
   }
   return wire
-}
-
-/** Waits for a condition on real time, whatever a test does to the timers. */
-async function eventually(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let look = 0; !(await holds()); look++) {
-    if (look > 3000) throw new Error(`waited for ${what}`)
-    await sleep(5)
-  }
 }
 
 it('DB-14: a LISTEN connection that goes silent: the poll delivers what other nodes commit, and the connection is renewed', async () => {

@@ -24,6 +24,7 @@ import {
   said,
   waiting,
 } from './support/asking.ts'
+import { atAppend, hasEvent } from './support/at-append.ts'
 import { eventually } from './support/core.ts'
 import { inStep, quiet } from './support/cut-off.ts'
 import { errorBody, finishing, hang, reply, status, toolCalls } from './support/provider.ts'
@@ -35,21 +36,12 @@ afterEach(() => resetTime(stage))
 /** Right before this core's first append with such an event `meanwhile` happens elsewhere; gives what became of each append with one. */
 function racing(core: Core, type: EventType, meanwhile: () => Promise<unknown>): string[] {
   const outcomes: string[] = []
-  const { append } = core.eventLog
-  let isFirst = true
-  core.eventLog = {
-    ...core.eventLog,
-    async append(request) {
-      if (!request.events.some((one) => one.type === type)) return append(request)
-      if (isFirst) {
-        isFirst = false
-        await meanwhile()
-      }
-      const outcome = await append(request)
-      outcomes.push(outcome.kind)
-      return outcome
-    },
-  }
+  atAppend(core, hasEvent(type), async (go, nth) => {
+    if (nth === 1) await meanwhile()
+    const outcome = await go()
+    outcomes.push(outcome.kind)
+    return outcome
+  })
   return outcomes
 }
 

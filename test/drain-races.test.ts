@@ -1,21 +1,19 @@
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import { createLog } from '../src/log.ts'
 import { createMetrics } from '../src/metrics.ts'
 import { createRecovery } from '../src/recovery/resolver.ts'
 import { createCoordinator } from '../src/runner/wake.ts'
+import { fault, onDatabase } from './support/faults.ts'
 import { instantModel } from './support/instant-model.ts'
+import { collectGarbage } from './support/memory.ts'
 import {
   admit,
   atAppend,
   atRest,
   claimOf,
   events,
-  fault,
   inputOf,
   newSession,
-  onDatabase,
   type Played,
   statusIn,
   typesOf,
@@ -23,6 +21,7 @@ import {
   useStage,
 } from './support/prompt-stage.ts'
 import { finish, reply, text } from './support/provider.ts'
+import { random } from './support/random.ts'
 
 const stage = useStage()
 const said = (word: string) => reply(text(word), finish())
@@ -53,17 +52,6 @@ it('DRAIN-03: work that comes after the last look and before the claim is given 
   }
 })
 
-/** A small generator of numbers that gives the same ones for the same seed. */
-function numbers(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) % below
-  }
-}
-
 it('DRAIN-04: over 1000 generated interleavings of admission and return each prompt runs once, without a scan', async () => {
   const sessionCount = 50
   const rounds = 20
@@ -75,13 +63,13 @@ it('DRAIN-04: over 1000 generated interleavings of admission and return each pro
   }
   // The race is between transactions, not with the disk.
   await onDatabase(
-    stage,
+    stage.database.url,
     `ALTER DATABASE ${new URL(stage.database.url).pathname.slice(1)} SET synchronous_commit = off`,
   )
   const a = await stage.start({ models, log })
   const b = await stage.start({ models, log })
   const seed = Date.now() % 1_000_000
-  const pick = numbers(seed)
+  const pick = random(seed).below
   const admitted = new Map<string, number>()
   const admissions: Promise<unknown>[] = []
   const outcomes: Record<string, number> = {}
@@ -202,8 +190,6 @@ it('DRAIN-09: a wake that fails after the commit does not fail the mutation, and
 })
 
 it('DRAIN-10: a coordinator that is told of new work 20 000 times nests nothing and keeps nothing', async () => {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as () => void
   Error.stackTraceLimit = 1000
   const rounds = 20_000
   const heap: number[] = []
@@ -217,7 +203,7 @@ it('DRAIN-10: a coordinator that is told of new work 20 000 times nests nothing 
     async drain(sessionId) {
       round++
       if (round % 5000 === 1000) {
-        collect()
+        collectGarbage()
         heap.push(process.memoryUsage().heapUsed)
         depth.push(new Error('here').stack!.split('\n').length)
       }
@@ -266,7 +252,7 @@ it('DRAIN-07: a session that is to be looked at once more while places are free 
 it('DRAIN-12: if the claim cannot be removed the execution has not ended either', async () => {
   const a = await stage.start()
   const sessionId = await newSession(a)
-  const injected = await fault(stage, {
+  const injected = await fault(stage.database.url, {
     table: 'Claim',
     operation: 'DELETE',
     when: `OLD."sessionId" = '${sessionId}'`,
@@ -277,7 +263,7 @@ it('DRAIN-12: if the claim cannot be removed the execution has not ended either'
   expect(await injected.fired()).toBeGreaterThan(0)
   expect((await typesOf(a, sessionId)).at(-1)).toBe('step.ended')
   expect(await claimOf(a, sessionId)).toMatchObject({ phase: 'SAFE' })
-  await injected.mend()
+  await injected.lift()
   await stage.database.shiftClock(60_000)
   expect(await scan(a)).toMatchObject({ taken: 1 })
   expect(await events(a, sessionId, 'execution.settled')).toMatchObject([{ payload: { outcome: 'CLEARED' } }])

@@ -1,5 +1,6 @@
 // Interrupts that meet something else: another node, a provider that has failed, tools and streams that end in the same tick
 // (design section 8).
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LanguageModelV4, LanguageModelV4StreamPart } from '@ai-sdk/provider'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -21,6 +22,7 @@ import {
   toolCalls,
   wait,
 } from './support/provider.ts'
+import { random } from './support/random.ts'
 import { finished } from './support/scripted-model.ts'
 import { hasEvent, holdAppend, instant, interrupt, probe, prompt, useStage } from './support/stage.ts'
 
@@ -172,17 +174,6 @@ describe('in the same tick', () => {
   const sessionCount = 100
   const rounds = 10
 
-  /** A small generator of numbers that gives the same ones for the same seed. */
-  function numbers(seed: number): (below: number) => number {
-    let state = seed
-    return (below) => {
-      state = (state + 0x6d2b79f5) | 0
-      let t = Math.imul(state ^ (state >>> 15), 1 | state)
-      t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-      return ((t ^ (t >>> 14)) >>> 0) % below
-    }
-  }
-
   /** The first request of a round calls the tool and stays open until the test ends it; further ones answer at once. */
   function twoStepModel() {
     const first = new Map<string, { end: () => void; fail: () => void } | 'due'>()
@@ -243,7 +234,7 @@ describe('in the same tick', () => {
     // The race is between transactions, not with the disk.
     await stage.db.$executeRawUnsafe(`ALTER DATABASE ${synchronous} SET synchronous_commit = off`)
     const seed = Date.now() % 1_000_000
-    const pick = numbers(seed)
+    const pick = random(seed).below
     const { model, first } = twoStepModel()
     const tools = new Map<string, { finish: () => void; fail: () => void }>()
     const work = {

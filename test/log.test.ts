@@ -7,6 +7,7 @@ import { emptyReplay, replayEvent } from '../src/replay.ts'
 import { type Beside, beside } from './support/beside.ts'
 import { inconsistencies } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { everythingOf } from './support/stored.ts'
 import { admitted, created, step as wholeStep } from './support/story.ts'
 import { newSessionId, runningStep, type StreamProcess, streamProcess, titled } from './support/stream-process.ts'
 
@@ -38,18 +39,7 @@ const newSession = async () => {
 const eventsOf = (sessionId: string) => here.db.event.findMany({ where: { sessionId }, orderBy: { seq: 'asc' } })
 
 /** All that an append could have written. */
-async function everything(sessionId: string): Promise<unknown> {
-  const where = { where: { sessionId } }
-  return {
-    session: await here.db.session.findUnique({ where: { id: sessionId } }),
-    events: await eventsOf(sessionId),
-    inputs: await here.db.input.findMany({ ...where, orderBy: { id: 'asc' } }),
-    messages: await here.db.message.findMany({ ...where, orderBy: { id: 'asc' } }),
-    parts: await here.db.part.findMany({ ...where, orderBy: { index: 'asc' } }),
-    calls: await here.db.toolCall.findMany({ ...where, orderBy: { index: 'asc' } }),
-    claims: await here.db.claim.findMany(where),
-  }
-}
+const everything = (sessionId: string) => everythingOf(here.db, sessionId)
 
 /** Session ids that rang on the database's bell and in process while `work` ran; a last append marks the end of what to wait for. */
 async function rings(work: () => Promise<unknown>): Promise<{ heard: string[]; notified: string[] }> {

@@ -1,12 +1,8 @@
 // A session with a million events: what is asked of it costs what is answered, not what it holds.
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { event } from '../src/events.ts'
+import { collectGarbage } from './support/memory.ts'
 import { type Served, serveLog } from './support/served.ts'
-
-setFlagsFromString('--expose-gc')
-const collectGarbage = runInNewContext('gc') as () => void
 
 const sessionId = 'ses_million0001'
 const events = 1_000_000

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { interruptSession } from '../src/runner/interrupt.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
+import { fault } from './support/faults.ts'
 import {
   admit,
   atAppend,
@@ -10,7 +11,6 @@ import {
   events,
   eventually,
   everything,
-  fault,
   inputOf,
   newSession,
   type Played,
@@ -63,7 +63,7 @@ it('PROMO-09: the continuation is promoted first of all, the steer at the same b
 it('PROMO-11: a promotion that cannot be committed promotes nothing and asks nothing; later it is promoted once', async () => {
   const a = await stage.start()
   const sessionId = await newSession(a)
-  const injected = await fault(stage, {
+  const injected = await fault(stage.database.url, {
     table: 'Claim',
     operation: 'UPDATE',
     when: `NEW."sessionId" = '${sessionId}' AND NEW.phase = 'UNKNOWN'`,
@@ -78,7 +78,7 @@ it('PROMO-11: a promotion that cannot be committed promotes nothing and asks not
   expect(a.core.leases.held()).toEqual([])
   expect(stage.provider.requests).toEqual([])
 
-  await injected.mend()
+  await injected.lift()
   stage.provider.script(said('A'))
   await recoverByHand(a, sessionId)
   a.core.coordinator.wake(sessionId)

@@ -445,21 +445,21 @@ describe('a step that fails', () => {
     const look = probe('look')
     const { core } = await stage.start({ tools: [look.tool] })
     const s = await stage.session()
-    const fault = await refuseEvents(stage.db, s, 'tool.succeeded')
+    const fault = await refuseEvents(stage, s, 'tool.succeeded')
     const open = gate()
     stage.provider.script(
       reply(toolCall('look', {}), finishing('tool_calls'), wait(open.promise), streamError('insufficient_quota')),
     )
     await prompt(core, s)
     ;(await look.run()).finish('kept nowhere')
-    await eventually('the fault', () => fault.count())
+    await eventually('the fault', () => fault.fired())
     open.open()
     await core.coordinator.idle()
     expect((await stage.types(s)).slice(-3)).toEqual(['tool.failed', 'step.failed', 'execution.settled'])
     expect(await stage.payloads(s, 'step.failed')).toMatchObject([{ error: { code: 'PROVIDER_QUOTA' } }])
     expect(await stage.payloads(s, 'tool.failed')).toMatchObject([{ error: { code: 'OUTCOME_UNKNOWN' } }])
     expect(look.runs).toHaveLength(1)
-    expect(await fault.count()).toBeGreaterThan(0)
+    expect(await fault.fired()).toBeGreaterThan(0)
   })
 
   it("STEP-24: with a provider failure: the stream's end, then the tools, then one terminal", async () => {

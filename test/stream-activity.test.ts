@@ -1,11 +1,11 @@
 import { getEventListeners } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { activityStream } from '../src/activity-stream.ts'
+import { testClock } from './support/clock.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import {
   append,
   createSession,
-  manualClock,
   runningStep,
   type StreamProcess,
   streamProcess,
@@ -123,25 +123,25 @@ describe('session activity', () => {
   })
 
   it('STREAM-15: closing and aborting leave no listener and no poll; shutdown ends it', async () => {
-    const clock = manualClock()
+    const clock = testClock()
     const counted = streamProcess(database.url, { clock })
     const aborting = new AbortController()
     const streams = Array.from({ length: 1000 }, () =>
       activityStream(counted, { tenant: 'default', signal: aborting.signal }),
     )
     const pending = streams.map((stream) => stream.next())
-    expect(clock.timers()).toBe(1)
+    expect(clock.timers().length).toBe(1)
     for (const stream of streams.slice(0, 500)) void stream.return!()
     aborting.abort()
     expect((await Promise.all(pending)).every((item) => item.done)).toBe(true)
     expect(counted.doorbell.listeners()).toBe(0)
-    expect(clock.timers()).toBe(0)
+    expect(clock.timers().length).toBe(0)
     expect(getEventListeners(counted.stopping, 'abort')).toHaveLength(0)
     const last = activityStream(counted, { tenant: 'default' })
     const waiting = last.next()
     counted.stop.abort()
     expect(await waiting).toEqual({ done: true, value: undefined })
-    expect(counted.doorbell.listeners() + clock.timers()).toBe(0)
+    expect(counted.doorbell.listeners() + clock.timers().length).toBe(0)
     await counted.close()
   })
 })

@@ -1,15 +1,13 @@
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { event } from '../src/events.ts'
 import { createLiveText } from '../src/live-text.ts'
 import type { StreamItem } from '../src/stream-item.ts'
+import { testClock } from './support/clock.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
-import { heldMegabytes } from './support/memory.ts'
+import { collectGarbage, heldMegabytes } from './support/memory.ts'
 import {
   is,
   joined,
-  manualClock,
   names,
   type RunningStep,
   runningStep,
@@ -19,9 +17,6 @@ import {
   takeUntil,
   until,
 } from './support/stream-process.ts'
-
-setFlagsFromString('--expose-gc')
-const collectGarbage = runInNewContext('gc') as () => void
 
 let database: TestDatabase
 let owner: StreamProcess
@@ -406,7 +401,7 @@ describe('tool progress', () => {
 describe('slow readers of live text', () => {
   it('STREAM-13: text that nobody takes ends the stream when the limit passes, in the owner and elsewhere', async () => {
     for (const local of [true, false]) {
-      const clock = manualClock()
+      const clock = testClock()
       const stalling = streamProcess(database.url, { clock, stallMs: 60_000 })
       const step = await runningStep(stalling)
       const reading = local ? stalling : streamProcess(database.url, { clock, stallMs: 60_000 })
@@ -416,7 +411,7 @@ describe('slow readers of live text', () => {
       step.add('nobody takes this')
       await stalling.live.flush()
       const ended = async () => {
-        clock.advance(1_000)
+        await clock.advance(1_000)
         return reading.counts.slowConsumers === 1
       }
       const from = clock.now()
@@ -429,7 +424,7 @@ describe('slow readers of live text', () => {
   })
 
   it('STREAM-25: a reader that takes one item per second while a thousand deltas flow is never ended: its deltas get larger instead of more, join to the text and cost no memory', async () => {
-    const clock = manualClock()
+    const clock = testClock()
     const patient = streamProcess(database.url, { clock, stallMs: 60_000 })
     const step = await runningStep(patient)
     const stream = await followed(patient, step)
@@ -439,7 +434,7 @@ describe('slow readers of live text', () => {
     const oneSecond = async () => {
       for (let n = 0; n < 1000; n++) step.add('0123456789')
       length += 10_000
-      clock.advance(1_000)
+      await clock.advance(1_000)
       const { value } = await stream.next()
       if (value.typename !== 'TextDelta') return expect(value.typename).toBe('TextStarted')
       // What is given is not kept, neither here nor there: only where it stood.

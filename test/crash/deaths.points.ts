@@ -1,10 +1,12 @@
 // Every commit and every call to the outside of the core is a point. Each scenario runs once to count its points; then once for each point
 // and mode, and there the incarnation dies. CRASH_SAMPLE=n: the three shortest scenarios whole, n of the other deaths drawn by CRASH_SEED
 // (by default the day). CRASH_ONLY and CRASH_PLAN (parts of a scenario's name and of a plan as it is printed) play a part again.
+
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { shown } from '../support/checker.ts'
+import { random } from '../support/random.ts'
 import { inLanes, type Lane, openLane } from './lanes.ts'
-import { plansAfter, plansFor, randomFrom, sampleOf, shownPlan } from './plans.ts'
+import { plansAfter, plansFor, sampleOf, shownPlan } from './plans.ts'
 import { scenarios } from './scenarios.ts'
 import { type Plan, type Played, play, type Scenario } from './world.ts'
 
@@ -84,7 +86,7 @@ beforeAll(async () => {
     .slice(0, 3)
   const others = scenarios.filter((each) => wholes.has(each) && !shortest.includes(each))
   const all = others.flatMap((scenario) => wholes.get(scenario)!.map((plan) => ({ scenario, plan })))
-  const drawn = sample === null ? all : sampleOf(all, sample, randomFrom(seed))
+  const drawn = sample === null ? all : sampleOf(all, sample, random(seed))
   for (const scenario of shortest) chosen.set(scenario, wholes.get(scenario)!)
   for (const scenario of others) chosen.set(scenario, [])
   for (const { scenario, plan } of drawn) chosen.get(scenario)!.push(plan)
@@ -116,7 +118,7 @@ if (onlyPlan === '')
       const pairs = (followed.get(scenario) ?? []).flatMap(({ plan, played }) => plansAfter(plan, played))
       const count = { points: pairs.length / 2, deaths: pairs.length, played: 0, again: 0 }
       counts.set(`${scenario.name}, pairs`, count)
-      const drawn = sample === null ? pairs : sampleOf(pairs, Math.ceil(sample / 10), randomFrom(seed + 1))
+      const drawn = sample === null ? pairs : sampleOf(pairs, Math.ceil(sample / 10), random(seed + 1))
       await playAll(scenario, drawn, count)
     }
   })

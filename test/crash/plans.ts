@@ -1,4 +1,5 @@
 // Which deaths are played: every point of a scenario in both modes, a second death at every point of what follows, or a sample of them.
+import type { Random } from '../support/random.ts'
 import type { Death, Point } from './gate.ts'
 import type { Plan, Played } from './world.ts'
 
@@ -19,22 +20,11 @@ export const plansAfter = (plan: Plan, played: Played): Plan[] => plansFor(plan,
 export const shownPlan = (plan: Plan) =>
   plan.map((death) => (death === null ? '-' : `${death.mode} ${death.label} #${death.nth}`)).join(', then ')
 
-/** Numbers from 0 up to 1, the same for the same seed (mulberry32). */
-export function randomFrom(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
 /** `size` of them, or all if there are no more, in their order. */
-export function sampleOf<T>(all: readonly T[], size: number, random: () => number): T[] {
+export function sampleOf<T>(all: readonly T[], size: number, random: Random): T[] {
   const order = all.map((_, n) => n)
   for (let n = order.length - 1; n > 0; n--) {
-    const other = Math.floor(random() * (n + 1))
+    const other = random.below(n + 1)
     ;[order[n], order[other]] = [order[other]!, order[n]!]
   }
   return order

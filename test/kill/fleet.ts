@@ -1,7 +1,7 @@
 // Server processes that are killed and started again, as a supervisor does it.
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Random } from '../support/random.ts'
 import { type ServerProcess, startServer } from '../support/server-process.ts'
-import type { Random } from './random.ts'
 
 export interface Fleet {
   /** Addresses of those that have said that they are ready and have not been killed. */

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { eventually } from '../support/eventually.ts'
 import { finish, hang, type Provider, reply, startProvider, text } from '../support/provider.ts'
 import { ask, endServers, startServer } from '../support/server-process.ts'
 import { openPlace, type Place } from './place.ts'
 
 // What a person waits for after the process that answered has been killed: nothing but the start of the next one, and its grace.
 
+const patience = { ms: 60_000, every: 20 }
 let place: Place
 let provider: Provider
 beforeAll(async () => {
@@ -49,7 +51,11 @@ it(`REC-32: a session that was streaming when its only process was killed makes 
         'query ($s: ID!) { session(id: $s) { status messages(last: 1) { edges { node { __typename ... on AssistantMessage { parts { ... on TextPart { text } } } } } } } }',
         { s: session },
       )
-    await until('text to be on its way', async () => JSON.stringify(await streamed()).includes('until here'))
+    await eventually(
+      'text to be on its way',
+      async () => JSON.stringify(await streamed()).includes('until here'),
+      patience,
+    )
     server.signal('SIGKILL')
     expect((await server.ended).signal).toBe('SIGKILL')
     expect(provider.requests).toHaveLength(first + 1)
@@ -61,7 +67,7 @@ it(`REC-32: a session that was streaming when its only process was killed makes 
     took.push(Math.round(performance.now() - readyAt))
     // It is the continuation, and the model sees what had been said.
     expect(JSON.stringify(again.body.messages)).toContain('It was said until here')
-    await until('the session to be idle', async () => (await streamed()).session.status === 'IDLE')
+    await eventually('the session to be idle', async () => (await streamed()).session.status === 'IDLE', patience)
     expect(JSON.stringify(await streamed())).toContain('and it goes on')
   }
   provider.expectDone()
@@ -77,10 +83,3 @@ it(`REC-32: a session that was streaming when its only process was killed makes 
   server.signal('SIGTERM')
   expect((await server.ended).code).toBe(0)
 })
-
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (const deadline = Date.now() + 60_000; !(await holds()); ) {
-    if (Date.now() > deadline) throw new Error(`waited 60 s for ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
-}

@@ -2,11 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { connect, type Db } from '../../src/db.ts'
 import { findInconsistencies, findStuck, findUnanswered, shown, statusesOf } from '../support/checker.ts'
+import { eventually } from '../support/eventually.ts'
+import { random } from '../support/random.ts'
 import { endServers } from '../support/server-process.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 import { startPeople } from './people.ts'
 import { openPlace, type Place } from './place.ts'
-import { random } from './random.ts'
 
 // Real server processes under the load of real clients, killed with SIGKILL at random moments, and the database server under them too, where
 // it is theirs. HOLDFAST_KILLS: how many kills (20); HOLDFAST_SEED: another run of the same kind; DATABASE_URL: on that server, which is
@@ -17,7 +18,7 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Math.floor(Math.random() * 2 **
 const scanMs = 700
 const leaseMs = 8000
 /** Everything has to be at rest within lease and scan after the last kill, with something for a slow machine. */
-const restMsMax = 60_000
+const patience = { ms: 60_000, every: 100 }
 const patienceMs = 1500
 
 let place: Place
@@ -42,14 +43,6 @@ afterAll(async () => {
   await place?.close()
 })
 
-/** Waits until `holds`, with an error that says what it waited for. */
-async function until(what: string, holds: () => boolean | Promise<boolean>, msMax = restMsMax): Promise<void> {
-  for (const deadline = Date.now() + msMax; !(await holds()); ) {
-    if (Date.now() > deadline) throw new Error(`waited ${msMax} ms for ${what}`)
-    await sleep(100)
-  }
-}
-
 it(`REC-36, DB-17: ${kills} kills of servers and their database under load: nothing acknowledged is lost, no effect happens twice, nothing stays stuck`, async () => {
   console.log(`seed ${seed}, ${kills} kills, ${place.kind} database`)
   const chance = random(seed)
@@ -60,7 +53,7 @@ it(`REC-36, DB-17: ${kills} kills of servers and their database under load: noth
     await sleep(chance.from(50, 1200))
     // The moment is random, but somebody has to be there to be killed in the middle of something; mostly somebody else, too, who goes on.
     const there = chance.chance(0.7) ? 2 : 1
-    await until('servers to be ready', () => fleet.urls().length >= there)
+    await eventually('servers to be ready', () => fleet.urls().length >= there, patience)
     // A slow machine must not spend the whole run on starts: people are to get something done in between, if it does not take too long.
     const wanted = people.answers() + chance.from(0, 40)
     for (const deadline = Date.now() + patienceMs; people.answers() < wanted && Date.now() < deadline; ) await sleep(20)
@@ -86,8 +79,11 @@ it(`REC-36, DB-17: ${kills} kills of servers and their database under load: noth
 
   // Nobody asks for anything now: what is owed is seen to, within the lease and one scan.
   const restBegun = performance.now()
-  await until('every session to be at rest', async () =>
-    (await statusesOf(open, ids, scanMs)).every(({ status }) => status !== 'RUNNING' && status !== 'RECOVERING'),
+  const isAtRest = ({ status }: { status: string }) => status !== 'RUNNING' && status !== 'RECOVERING'
+  await eventually(
+    'every session to be at rest',
+    async () => (await statusesOf(open, ids, scanMs)).every(isAtRest),
+    patience,
   )
   const restMs = performance.now() - restBegun
   const resting: Record<string, number> = {}

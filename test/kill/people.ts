@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Facts } from '../support/checker.ts'
+import type { Random } from '../support/random.ts'
 import { createCaller } from './caller.ts'
 import * as calls from './calls.ts'
-import type { Random } from './random.ts'
 import { type Watcher, watch } from './watcher.ts'
 
 export interface People {

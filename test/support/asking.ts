@@ -1,15 +1,15 @@
 // People in a test: what they decide, and processes that die while a person is asked.
 import { expect } from 'vitest'
 import type { ToolDefinition } from '../../src/config.ts'
-import type { AppendOutcome } from '../../src/event-log.ts'
 import type { EventType } from '../../src/events.ts'
 import { serveHttp } from '../../src/http/serve.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { answerQuestion, decideApproval, dismissQuestion } from '../../src/runner/decide.ts'
-import { statusOf } from '../../src/schema/status.ts'
+import { atAppend, hasEvent } from './at-append.ts'
 import { eventually, type TestCore } from './core.ts'
-import { finish, reply, text, toolCalls } from './provider.ts'
+import { finish, gate, reply, text, toolCalls } from './provider.ts'
 import { instant, type Stage, tenant } from './stage.ts'
+import { everythingOf, statusOfOne } from './stored.ts'
 
 type Approval = Parameters<typeof decideApproval>[2]
 
@@ -60,24 +60,11 @@ export const call = (stage: Stage, sessionId: string, callId: string) =>
   stage.db.toolCall.findFirstOrThrow({ where: { sessionId, callId } })
 
 /** As the API shows it. */
-export async function statusIn(stage: Stage, { core }: TestCore, sessionId: string): Promise<string> {
-  const rows = await stage.db.$queryRaw<{ status: string }[]>`
-    SELECT (${statusOf(core.config.scanMs)})::text AS status FROM "Session" s WHERE s.id = ${sessionId}`
-  return rows[0]!.status
-}
+export const statusIn = (stage: Stage, { core }: TestCore, sessionId: string) =>
+  statusOfOne(stage.db, sessionId, core.config.scanMs)
 
 /** All that a decision could have written. */
-export async function everything({ db }: Stage, sessionId: string): Promise<unknown> {
-  const where = { sessionId }
-  return {
-    session: await db.session.findUnique({ where: { id: sessionId } }),
-    events: await db.event.count({ where }),
-    inputs: await db.input.findMany({ where, orderBy: { id: 'asc' } }),
-    interactions: await db.interaction.findMany({ where, orderBy: { id: 'asc' } }),
-    calls: await db.toolCall.findMany({ where, orderBy: [{ messageId: 'asc' }, { index: 'asc' }] }),
-    claims: await db.claim.findMany({ where }),
-  }
-}
+export const everything = ({ db }: Stage, sessionId: string) => everythingOf(db, sessionId)
 
 /** Types of the events after the n-th, one list for each commit. */
 export const commitsSince = async (stage: Stage, sessionId: string, commits: number) =>
@@ -88,24 +75,16 @@ export const commitsSince = async (stage: Stage, sessionId: string, commits: num
  * and the process does not know yet. `died` resolves when nothing of the process is left.
  */
 export function dieAt(victim: TestCore, type: EventType, when: 'before' | 'after'): { died: Promise<void> } {
-  const { core } = victim
-  const { append } = core.eventLog
-  let fired = false
-  let resolve = (_: Promise<void>) => {}
-  const died = new Promise<void>((done) => {
-    resolve = done as never
+  const gone = gate()
+  let dead: Promise<void>
+  atAppend(victim.core, hasEvent(type), async (go, nth) => {
+    if (nth > 1) return go()
+    if (when === 'after') expect(await go()).toMatchObject({ kind: 'appended' })
+    dead = victim.kill()
+    gone.open()
+    throw new Error('the process has died')
   })
-  core.eventLog = {
-    ...core.eventLog,
-    async append(request): Promise<AppendOutcome> {
-      if (fired || !request.events.some((each) => each.type === type)) return append(request)
-      fired = true
-      if (when === 'after') expect(await append(request)).toMatchObject({ kind: 'appended' })
-      resolve(victim.kill())
-      throw new Error('the process has died')
-    },
-  }
-  return { died }
+  return { died: gone.promise.then(() => dead) }
 }
 
 let shifted = 0

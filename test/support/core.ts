@@ -112,13 +112,4 @@ export async function startCore({
   }
 }
 
-/** Waits until the condition holds, looking every few ms; thirty seconds at most. */
-export async function eventually<T>(what: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
-  const deadline = Date.now() + 30_000
-  for (;;) {
-    const found = await look()
-    if (found) return found
-    if (Date.now() > deadline) throw new Error(`waited 30 s for ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-}
+export { eventually } from './eventually.ts'

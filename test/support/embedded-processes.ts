@@ -4,9 +4,9 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isAlive } from '../../src/embedded/process-table.ts'
+import { eventually } from './eventually.ts'
 
 /** Real processes on real data directories, and the sweeping up behind them. */
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
@@ -82,13 +82,7 @@ export function openDirectory(): string {
 }
 
 /** Waits for a condition, a minute at most. */
-export async function until(holds: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 60_000
-  while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`waited 60 s for ${what}`)
-    await sleep(5)
-  }
-}
+export const until = (holds: () => boolean, what: string) => eventually(what, holds, { ms: 60_000, every: 5 })
 
 /** The postmaster that a home's cluster names, if it lives. */
 export function serverPid(home: string): number | undefined {

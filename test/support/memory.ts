@@ -2,7 +2,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 setFlagsFromString('--expose-gc')
-const collectGarbage = runInNewContext('gc') as () => void
+/** At once, and all of it. */
+export const collectGarbage = runInNewContext('gc') as () => void
 
 /**
  * What this process holds on to, in MB: objects, and buffers outside the heap such as those of writes that wait for a socket. Not the

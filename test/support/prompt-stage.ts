@@ -1,18 +1,17 @@
 // A stage for prompts and what becomes of them: a database of the file, and for each test a scripted provider and as many whole cores as
 // it asks for. When a test is over every session has to be as its log says, and every scripted reply has to have been asked for.
 
-import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
-import type { AppendOutcome, AppendRequest } from '../../src/event-log.ts'
 import { type EventPayloads, type EventType, event, noUsage } from '../../src/events.ts'
 import { continuationIdOf } from '../../src/ids.ts'
 import { type AdmitPromptInput, admitPrompt } from '../../src/runner/admit.ts'
 import { createSession } from '../../src/runner/sessions.ts'
 import { endParts, failTools, readOpen } from '../../src/runner/settle-open.ts'
-import { statusOf } from '../../src/schema/status.ts'
+import { type Act, hasEvent, atAppend as standAtAppend } from './at-append.ts'
 import { type CoreOptions, eventually, startCore, type TestCore } from './core.ts'
 import { createTestDatabase, type TestDatabase } from './database.ts'
 import { type Provider, type RecordedRequest, startProvider } from './provider.ts'
+import { everythingOf, statusOfOne } from './stored.ts'
 
 export const tenant = 'default'
 
@@ -114,23 +113,10 @@ export const sessionOf = ({ core }: Played, id: string) => core.db.session.findU
 export const claimOf = ({ core }: Played, sessionId: string) => core.db.claim.findUnique({ where: { sessionId } })
 
 /** Everything that is stored of a session, to show that nothing was written. */
-export async function everything({ core }: Played, sessionId: string): Promise<unknown> {
-  const where = { where: { sessionId } }
-  return {
-    session: await core.db.session.findUniqueOrThrow({ where: { id: sessionId } }),
-    events: await core.db.event.findMany({ ...where, orderBy: { seq: 'asc' } }),
-    inputs: await core.db.input.findMany({ ...where, orderBy: { id: 'asc' } }),
-    messages: await core.db.message.findMany({ ...where, orderBy: { id: 'asc' } }),
-    claims: await core.db.claim.findMany(where),
-  }
-}
+export const everything = ({ core }: Played, sessionId: string) => everythingOf(core.db, sessionId)
 
 /** As the API shows it. */
-export async function statusIn({ core }: Played, sessionId: string): Promise<string> {
-  const rows = await core.db.$queryRaw<{ status: string }[]>`
-    SELECT (${statusOf(core.config.scanMs)})::text AS status FROM "Session" s WHERE s.id = ${sessionId}`
-  return rows[0]!.status
-}
+export const statusIn = ({ core }: Played, sessionId: string) => statusOfOne(core.db, sessionId, core.config.scanMs)
 
 /** The conversation as a request carries it: `user: a`, `assistant: b`, `tool: …`. */
 export const conversation = ({ body }: RecordedRequest): string[] =>
@@ -149,68 +135,8 @@ export async function atRest(...cores: Played[]): Promise<void> {
   }
 }
 
-/**
- * Stands in the door of a core's log: `act` is called with each append that carries an event of `type`, and says what becomes of it.
- * Counts, so that a test can tell that it did stand in the way.
- */
-export function atAppend(
-  { core }: Played,
-  type: EventType,
-  act: (go: () => Promise<AppendOutcome>, nth: number, request: AppendRequest) => Promise<AppendOutcome>,
-): { count: number } {
-  const { eventLog } = core
-  const { append } = eventLog
-  const met = { count: 0 }
-  eventLog.append = (request) => {
-    if (!request.events.some((one) => one.type === type)) return append(request)
-    met.count++
-    return act(() => append(request), met.count, request)
-  }
-  return met
-}
-
-/** One statement from beside every core. */
-export async function onDatabase({ database }: Stage, sql: string): Promise<void> {
-  const client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  await client.query(sql)
-  await client.end()
-}
-
-/**
- * Makes the database itself refuse: `when` is a condition on NEW and OLD. Counts outside of transactions, so that what was rolled back
- * is counted too. `atCommit`: refuses when everything else of the transaction has been done.
- */
-export async function fault(
-  { database }: Stage,
-  {
-    table,
-    operation,
-    when,
-    atCommit = false,
-  }: { table: string; operation: 'INSERT' | 'UPDATE' | 'DELETE'; when: string; atCommit?: boolean },
-): Promise<{ fired(): Promise<number>; mend(): Promise<void> }> {
-  const client = new pg.Client({ connectionString: database.url })
-  client.on('error', () => {})
-  await client.connect()
-  const name = `fault_${++ids}`
-  await client.query(`
-    CREATE SEQUENCE ${name};
-    CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN PERFORM nextval('${name}'); RAISE EXCEPTION 'injected fault'; END $$;
-    CREATE ${atCommit ? 'CONSTRAINT' : ''} TRIGGER ${name} ${atCommit ? 'AFTER' : 'BEFORE'} ${operation} ON "${table}"
-      ${atCommit ? 'DEFERRABLE INITIALLY DEFERRED' : ''} FOR EACH ROW WHEN (${when}) EXECUTE FUNCTION ${name}()`)
-  return {
-    async fired() {
-      const { rows } = await client.query(`SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS n FROM ${name}`)
-      return Number(rows[0].n)
-    },
-    async mend() {
-      await client.query(`DROP FUNCTION ${name}() CASCADE; DROP SEQUENCE ${name}`)
-      await client.end()
-    },
-  }
-}
+/** `act` says what becomes of each append of this core that carries an event of `type`. */
+export const atAppend = ({ core }: Played, type: EventType, act: Act) => standAtAppend(core, hasEvent(type), act)
 
 /**
  * What recovery decides for the execution of a dead owner, by hand: phase READY leaves everything as it is, phase UNKNOWN fails the

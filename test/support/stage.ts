@@ -3,14 +3,14 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
 import type { ToolDefinition } from '../../src/config.ts'
 import { connect, type Db } from '../../src/db.ts'
-import type { AppendRequest } from '../../src/event-log.ts'
-import { type EventPayloads, type EventType, event, type NewEvent, type StoredEvent } from '../../src/events.ts'
+import { type EventPayloads, type EventType, event, type StoredEvent } from '../../src/events.ts'
 import { type AdmitPromptInput, admitPrompt } from '../../src/runner/admit.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { interruptSession } from '../../src/runner/interrupt.ts'
 import { type TestClock, testClock } from './clock.ts'
 import { type CoreOptions, eventually, startCore, type TestCore } from './core.ts'
 import { createTestDatabase, type TestDatabase } from './database.ts'
+import { type Fault, fault } from './faults.ts'
 import { type Provider, type RecordedRequest, startProvider } from './provider.ts'
 
 export const tenant = 'default'
@@ -142,80 +142,11 @@ export async function prompt(
 export const interrupt = (core: Core, sessionId: string, executionId?: string) =>
   interruptSession(core, tenant, { sessionId, executionId })
 
-/** Every request to the log that this core makes from now on, as it is made. */
-export function spyAppends(core: Core): AppendRequest[] {
-  const seen: AppendRequest[] = []
-  const { append } = core.eventLog
-  core.eventLog = {
-    ...core.eventLog,
-    append(request) {
-      seen.push(request)
-      return append(request)
-    },
-  }
-  return seen
-}
-
-export const hasEvent = (type: EventType) => (request: AppendRequest) =>
-  request.events.some((each: NewEvent) => each.type === type)
-
-/** Holds back the first append that matches, before it reaches the database, until `release`. */
-export function holdAppend(core: Core, matches: (request: AppendRequest) => boolean) {
-  const { append } = core.eventLog
-  let release = () => {}
-  let reached = () => {}
-  const released = new Promise<void>((resolve) => {
-    release = resolve
-  })
-  const held = new Promise<void>((resolve) => {
-    reached = resolve
-  })
-  let isFirst = true
-  core.eventLog = {
-    ...core.eventLog,
-    async append(request) {
-      if (isFirst && matches(request)) {
-        isFirst = false
-        reached()
-        await released
-      }
-      return append(request)
-    },
-  }
-  return { held, release }
-}
-
-export interface Refusal {
-  /** How often the database has refused an insert for it. */
-  count(): Promise<number>
-  lift(): Promise<void>
-}
+export { hasEvent, holdAppend, spyAppends } from './at-append.ts'
 
 /** Makes the database itself refuse every append of the session that holds an event of this type. */
-export async function refuseEvents(db: Db, sessionId: string, type: EventType): Promise<Refusal> {
-  const name = `fault_${++made}`
-  // A sequence is the one thing that a rolled back transaction still moves: it counts the refusals.
-  await db.$executeRawUnsafe(`CREATE SEQUENCE ${name}`)
-  await db.$executeRawUnsafe(
-    `CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-       PERFORM nextval('${name}'); RAISE EXCEPTION 'injected fault' USING ERRCODE = 'HF001', CONSTRAINT = 'injected'; END $$`,
-  )
-  await db.$executeRawUnsafe(
-    `CREATE TRIGGER ${name} BEFORE INSERT ON "Event" FOR EACH ROW
-       WHEN (NEW."sessionId" = '${sessionId}' AND NEW.type = '${type}') EXECUTE FUNCTION ${name}()`,
-  )
-  return {
-    async count() {
-      const rows = await db.$queryRawUnsafe<{ n: number }[]>(
-        `SELECT CASE WHEN is_called THEN last_value::int ELSE 0 END AS n FROM ${name}`,
-      )
-      return rows[0]!.n
-    },
-    async lift() {
-      await db.$executeRawUnsafe(`DROP TRIGGER ${name} ON "Event"`)
-    },
-  }
-}
+export const refuseEvents = ({ database }: Stage, sessionId: string, type: EventType): Promise<Fault> =>
+  fault(database.url, { when: `NEW."sessionId" = '${sessionId}' AND NEW.type = '${type}'`, sqlState: 'HF001' })
 
 /** Another process takes the session over behind its owner's back. */
 export async function stealClaim(db: Db, sessionId: string): Promise<void> {

@@ -9,6 +9,7 @@ import { createLiveText, type LiveText } from '../../src/live-text.ts'
 import { realTimers, type Timers } from '../../src/pull.ts'
 import { type SessionStreamOptions, type StreamSources, sessionStream } from '../../src/session-stream.ts'
 import type { StreamItem } from '../../src/stream-item.ts'
+import { eventually } from './eventually.ts'
 
 export interface StreamProcess extends StreamSources {
   db: Db
@@ -58,32 +59,6 @@ export function streamProcess(
     },
   }
   return self
-}
-
-/** Time that passes only when the test says so. */
-export function manualClock(): Timers & { advance(ms: number): void; timers(): number } {
-  let now = 1_000_000
-  const timers = new Set<{ at: number; fn: () => void }>()
-  return {
-    now: () => now,
-    setTimeout(fn, ms) {
-      const timer = { at: now + ms, fn }
-      timers.add(timer)
-      return () => void timers.delete(timer)
-    },
-    advance(ms) {
-      const until = now + ms
-      for (;;) {
-        const due = [...timers].filter((timer) => timer.at <= until).sort((a, b) => a.at - b.at)[0]
-        if (due === undefined) break
-        timers.delete(due)
-        now = Math.max(now, due.at)
-        due.fn()
-      }
-      now = until
-    },
-    timers: () => timers.size,
-  }
 }
 
 let sessions = 0
@@ -210,14 +185,5 @@ export function joined(items: StreamItem[], index = 0): string {
 }
 
 /** Waits for a condition, not for time. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  what = 'the condition',
-  ms = 15_000,
-): Promise<void> {
-  const limit = Date.now() + ms
-  while (!(await condition())) {
-    if (Date.now() > limit) throw new Error(`waited ${ms} ms for ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
-}
+export const until = (condition: () => boolean | Promise<boolean>, what = 'the condition', ms = 15_000) =>
+  eventually(what, condition, { ms, every: 5 })
