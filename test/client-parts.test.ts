@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
 import {
   AdmitPromptDocument,
@@ -86,6 +87,30 @@ it('a problem is recognized in whatever a library wraps it', () => {
     ['text', 'NETWORK', true],
   ]
   for (const [thrown, code, again] of cases) expect(problemOfThrown(thrown)).toMatchObject({ code, again })
+})
+
+it('what docs/clients.md says of repeating is what the client does, code by code', async () => {
+  const text = await readFile(new URL('../docs/clients.md', import.meta.url), 'utf8')
+  const table = /\*\*GraphQL errors\*\*[\s\S]*?\n\n([\s\S]*?)\n\n/.exec(text)![1]!
+  const rows = table.split('\n').slice(2)
+  expect(rows.length).toBeGreaterThan(5)
+  const codes = (row: string) => [...row.split('|')[1]!.matchAll(/`(\w+)`/g)].map(([, code]) => code!)
+  const told = rows.flatMap((row) => codes(row).map((code) => [code, row.split('|')[2]!.trim().startsWith('repeat')]))
+  const done = told.map(([code]) => [code, problemOfThrown([{ message: 'no', extensions: { code } }]).again])
+  expect(done).toEqual(told)
+  expect(told.filter(([, again]) => again).map(([code]) => code)).toEqual(['UNAVAILABLE', 'INTERNAL_SERVER_ERROR'])
+  expect(text).toContain('When to repeat: no answer, HTTP 5xx, 408 or 429')
+  for (const [status, again] of [
+    [500, true],
+    [503, true],
+    [408, true],
+    [429, true],
+    [400, false],
+    [404, false],
+    [413, false],
+  ])
+    expect(problemOfThrown({ status, message: 'no' }), String(status)).toMatchObject({ again })
+  expect(problemOfThrown([{ message: 'no', extensions: { code: 'SOMETHING_NEW' } }]).again).toBe(true)
 })
 
 it('SEC-03: each connection asks for the token as it is then', async () => {

@@ -10,7 +10,7 @@ export interface Problem {
   again: boolean
 }
 
-/** Codes of docs/clients.md that stay as they are however often one asks. */
+/** Codes of docs/clients.md that stay as they are however often one asks. Any other one leaves open what has happened, so asking again is right. */
 const final = new Set([
   'BAD_USER_INPUT',
   'GRAPHQL_PARSE_FAILED',
@@ -22,7 +22,6 @@ const final = new Set([
   'NOT_FOUND',
   'CURSOR_AHEAD',
   'UNAUTHENTICATED',
-  'FORBIDDEN',
 ])
 
 const ofErrors = (errors: readonly AnswerError[]): Problem => {

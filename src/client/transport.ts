@@ -1,5 +1,5 @@
-// What the client needs of whatever carries GraphQL: two functions. Apollo, urql, graphql-ws and fetch are fitted to it in adapters.ts
-// and fetch.ts.
+// What the client needs of whatever carries GraphQL: two functions. Apollo, urql, graphql-ws and fetch are fitted to it in libraries.ts,
+// web-socket.ts and fetch.ts.
 
 import type { TypedDocumentNode } from '@graphql-typed-document-node/core'
 import { type DocumentNode, print } from 'graphql'

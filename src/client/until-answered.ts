@@ -12,7 +12,7 @@ export interface UntilAnsweredOptions {
 
 /**
  * Sends a mutation, the same byte for byte, until it is answered, and gives back its data: for a lost answer, a restart of the server,
- * UNAVAILABLE. It has its effect once, as its ids are the caller's. A member of the result union is an answer, errors included.
+ * UNAVAILABLE, an unexpected error. It has its effect once, as its ids are the caller's. A member of the result union is an answer, errors included.
  * Throws ProblemError for what asking again does not mend or when the retries are used up, and the signal's reason.
  */
 export async function untilAnswered<Result, Variables>(
