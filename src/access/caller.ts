@@ -21,7 +21,7 @@ export const isRefused = (found: Caller | Refused): found is Refused => 'code' i
 export const endedMessage = 'the token has expired or was revoked: come back with a new one'
 
 /** Whose everything is while no authentication is configured. */
-export const onlyTenant = 'default'
+const onlyTenant = 'default'
 
 /** Anybody, for ever: the caller while no authentication is configured. */
 export const anybody: Caller = { tenant: onlyTenant, hasEnded: () => false, whenEnded: () => () => {} }

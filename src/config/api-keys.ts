@@ -11,7 +11,7 @@ export interface ApiKey {
 const KEY = /^[A-Za-z0-9._~+/=-]{16,512}$/
 const keyRule = 'a key has 16 to 512 characters of A-Z a-z 0-9 . _ ~ + / = -'
 const TENANT = /^[A-Za-z0-9][A-Za-z0-9._:@|/+=-]{0,127}$/
-export const tenantRule =
+const tenantRule =
   'a tenant begins with a letter or digit and has at most 128 characters of A-Z a-z 0-9 . _ : @ | / + = -'
 const keysMax = 10_000
 /** What a file with that many keys may take. */

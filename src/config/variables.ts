@@ -44,7 +44,7 @@ const url = (protocols: string[], example: string) =>
 // user:password@ may stand in it, so a base URL is shown no more than a key.
 const baseUrl = (name: string) => secret(name, url(['http:', 'https:'], 'http://127.0.0.1:11434/v1'))
 
-export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof logLevels)[number]
 export const MODEL_ID = /^[a-zA-Z0-9][a-zA-Z0-9_-]*\/\S+$/
 

@@ -4,8 +4,8 @@
 import type { JsonValue } from '../../events.ts'
 import { plainJson } from '../plain-json.ts'
 
-export const outputLinesMax = 2000
-export const outputBytesMax = 50 * 1024
+const outputLinesMax = 2000
+const outputBytesMax = 50 * 1024
 
 /** A part of an output that is no text; `data` is base64. */
 export interface MediaPart {
