@@ -3,14 +3,14 @@
 
 import type { Tx } from '../db.ts'
 import { type AppendRequest, appendIn } from '../event-log.ts'
-import { type ExecutionPhase, event, type NewEvent, noUsage, type QuarantineAction } from '../events.ts'
+import { type ExecutionPhase, event, type NewEvent, type QuarantineAction } from '../events.ts'
 import { type Core, wake } from '../runner/core.ts'
 import { decideAgainMax, type Outcome } from '../runner/outcomes.ts'
 import { isLookable } from '../runner/rules.ts'
-import { type OpenRows, readOpen } from '../runner/settle-open.ts'
+import { interruptedByUser, readOpen } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
 import { outcomeUnknown, resolve } from './resolution.ts'
-import { removeClaim, requestOf, settleAll } from './takeover.ts'
+import { removeClaim, requestOf, settleCutOff } from './takeover.ts'
 
 type Resolved = Outcome<'ResolveQuarantinePayload' | 'QuarantineNotFoundError'>
 
@@ -102,38 +102,18 @@ function discard({ claim, open, stepOwed }: Evidence): NewEvent[] {
   // Owed without an open step: only a stop says that nothing continues.
   const stop =
     stepOwed && open.step === null ? [event('interrupt.requested', { interruptedExecutionId: executionId })] : []
-  return [...stop, ...settleAll(open, failedStep(open)), settled]
+  return [...stop, ...settleCutOff(open, failed), settled]
 }
 
-const failedStep = ({ step }: OpenRows) =>
-  step === null
-    ? null
-    : {
-        event: event('step.failed', {
-          messageId: step.messageId,
-          error: outcomeUnknown,
-          usage: noUsage,
-          continues: false,
-        }),
-      }
+const failed = { failed: outcomeUnknown, continues: false }
 
 /** Decides again. Whatever the phase was, the outcome is taken as unknown; an interrupt that was accepted is brought to its end. */
 function retry(core: Core, sessionId: string, evidence: Evidence): NewEvent[] {
   const { claim, open } = evidence
   const { executionId } = claim
   if (claim.phase === 'CANCELLING') {
-    const interrupted =
-      open.step === null
-        ? null
-        : {
-            event: event('step.interrupted', {
-              messageId: open.step.messageId,
-              error: { code: 'ABORTED', message: 'interrupted by the user' },
-              usage: noUsage,
-            }),
-          }
     return [
-      ...settleAll(open, interrupted),
+      ...settleCutOff(open, { interrupted: interruptedByUser }),
       event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
     ]
   }
@@ -160,7 +140,7 @@ async function orphaned(tx: Tx, alone: AppendRequest, executionId: string): Prom
   if (ends.length > 0 || (claim !== null && claim.executionId !== executionId)) return alone
   const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
   const open = await readOpen(tx, sessionId)
-  const events = [...alone.events, ...settleAll(open, failedStep(open)), settled]
+  const events = [...alone.events, ...settleCutOff(open, failed), settled]
   if (claim === null) return { ...alone, events, unclaimed: true }
   const fence = { executionId, owner: null, phases: null, live: false }
   return { ...alone, events, fence, claim: { kind: 'remove' } }

@@ -5,18 +5,10 @@
 import type { Db, Tx } from '../db.ts'
 import { isClaimRace } from '../errors.ts'
 import { type AppendRequest, appendIn, type Fence } from '../event-log.ts'
-import { type ExecutionPhase, event, type NewEvent, noUsage, type StepError } from '../events.ts'
+import { type ExecutionPhase, event, type NewEvent, type StepError } from '../events.ts'
 import { continuationIdOf, newQuarantineId } from '../ids.ts'
 import type { Core } from '../runner/core.ts'
-import {
-  cancelInteractions,
-  endParts,
-  failCompaction,
-  failTools,
-  type OpenRows,
-  type OpenTool,
-  unlessDeclined,
-} from '../runner/settle-open.ts'
+import { type Ending, type OpenRows, type OpenTool, settleOpen } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
 import { type Decision, outcomeUnknown, parkReason, resolve } from './resolution.ts'
 
@@ -43,17 +35,12 @@ function cutOffError(tool: OpenTool): StepError {
   return { code: 'NOT_STARTED', message: 'the step was cut off before this tool was started; it never ran' }
 }
 
-/** The events that leave nothing open, tool terminals first. */
-export function settleAll(open: OpenRows, step: { event: NewEvent } | null, texts: Right | null = null): NewEvent[] {
-  const live = texts?.kind === 'handover' ? texts.texts : []
-  return [
-    ...endParts(open, live),
-    ...cancelInteractions(open),
-    ...failTools(open, (tool) => unlessDeclined(tool, cutOffError(tool))),
-    ...failCompaction(open, outcomeUnknown),
-    ...(step === null ? [] : [step.event]),
-  ]
-}
+/** The events that leave nothing open of what was cut off; what became of its compaction nobody knows. */
+export const settleCutOff = (
+  open: OpenRows,
+  step: Ending['step'],
+  live: readonly { messageId: string; index: number; text: string }[] = [],
+): NewEvent[] => settleOpen(open, { tool: cutOffError, compaction: outcomeUnknown, step, live })
 
 /** What is open of one message alone. */
 const openOf = (open: OpenRows, messageId: string): OpenRows => ({
@@ -73,11 +60,12 @@ function eventsOf(
 ) {
   const { executionId } = evidence.claim
   const { step } = decision
-  const failed = step === null ? null : { event: event('step.failed', { ...step, usage: noUsage }) }
+  const end = step === null ? null : { ...step, failed: step.error }
+  const live = right.kind === 'handover' ? right.texts : []
   if (decision.kind === 'Clear') {
     const open = decision.only === undefined ? evidence.open : openOf(evidence.open, decision.only)
     const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
-    return { events: [...settleAll(open, failed, right), settled], parks: false }
+    return { events: [...settleCutOff(open, end, live), settled], parks: false }
   }
   const { phase, assistantMessageId, keepsOpen } = decision
   const handover = right.kind === 'handover'
@@ -91,7 +79,7 @@ function eventsOf(
   // Parked after it was recovered: the projection of the park disarms what the recovery has armed.
   const reason = handover ? null : parkReason(evidence, core.config)
   const parked = reason === null ? [] : [event('session.parked', { reason })]
-  const settled = keepsOpen ? [] : settleAll(evidence.open, failed, right)
+  const settled = keepsOpen ? [] : settleCutOff(evidence.open, end, live)
   return { events: [...settled, recovered, ...parked], parks: reason !== null }
 }
 

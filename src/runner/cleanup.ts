@@ -1,12 +1,11 @@
 // The owner's end of an interrupt (design section 8): after everything has stopped, one append settles what is open and removes the
 // claim. It is the one append that phase CANCELLING lets pass. If it fails the claim stays CANCELLING: no successor can start.
 
-import { event, noUsage, type StepError } from '../events.ts'
+import { event, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import type { Hold } from './hold.ts'
-import { cancelInteractions, endParts, failCompaction, failTools, readOpen, unlessDeclined } from './settle-open.ts'
+import { interruptedByUser, readOpen, settleOpen } from './settle-open.ts'
 
-const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
 const stillRuns: StepError = {
   code: 'OUTCOME_UNKNOWN',
   message: 'interrupted, but the tool did not stop; what it did is not known',
@@ -22,13 +21,12 @@ export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<stri
     const outcome = await core.eventLog.append({
       sessionId,
       events: [
-        ...endParts(open, core.live.partsOf(sessionId)),
-        ...cancelInteractions(open),
-        ...failTools(open, (tool) => unlessDeclined(tool, ignoring.has(tool.callId) ? stillRuns : aborted)),
-        ...failCompaction(open, aborted),
-        ...(open.step === null
-          ? []
-          : [event('step.interrupted', { messageId: open.step.messageId, error: aborted, usage: noUsage })]),
+        ...settleOpen(open, {
+          tool: ({ callId }) => (ignoring.has(callId) ? stillRuns : interruptedByUser),
+          compaction: interruptedByUser,
+          step: { interrupted: interruptedByUser },
+          live: core.live.partsOf(sessionId),
+        }),
         event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
       ],
       fence: hold.fence(['CANCELLING']),

@@ -2,14 +2,14 @@
 // any process can carry it out. One that stops the activity settles it in the same commit, or moves a live claim to CANCELLING.
 
 import { isDeepStrictEqual } from 'node:util'
-import { event, type InteractionState, type JsonValue, type NewEvent, noUsage, type StepError } from '../events.ts'
+import { event, type InteractionState, type JsonValue, type NewEvent, type StepError } from '../events.ts'
 import type { Interaction } from '../generated/prisma/client.ts'
 import { decidedError } from './asked.ts'
 import { type Core, wake } from './core.ts'
 import { readWork } from './eligible.ts'
 import { decideAgainMax, invalidInput, type Outcome } from './outcomes.ts'
 import { brokenTextRule, isLookable, storableJson } from './rules.ts'
-import { cancelInteractions, declinedError, failTools, type OpenTool, readOpen } from './settle-open.ts'
+import { readOpen, settleOpen } from './settle-open.ts'
 
 type Maybe<T> = T | null | undefined
 type Decision = Outcome<
@@ -43,19 +43,15 @@ const isSame = (row: Interaction, settled: Settled) =>
 async function stopUnclaimed(core: Core, row: Interaction, decided: NewEvent, settled: Settled): Promise<NewEvent[]> {
   const open = await readOpen(core.db, row.sessionId)
   const others = { ...open, interactions: open.interactions.filter(({ id }) => id !== row.id) }
-  const errorOf = (tool: OpenTool) => {
-    if (tool.callId === row.callId && tool.messageId === row.messageId) return decidedError(settled)
-    // Declined before, to go on, and not carried out yet: the words are kept.
-    return tool.interactionState === 'DECLINED' ? declinedError(tool) : aborted
-  }
   return [
     event('interrupt.requested', { interruptedExecutionId: null }),
     decided,
-    ...cancelInteractions(others),
-    ...failTools(open, errorOf),
-    ...(open.step === null
-      ? []
-      : [event('step.interrupted', { messageId: open.step.messageId, error: aborted, usage: noUsage })]),
+    ...settleOpen(others, {
+      tool: ({ messageId, callId }) =>
+        callId === row.callId && messageId === row.messageId ? decidedError(settled) : aborted,
+      compaction: aborted,
+      step: { interrupted: aborted },
+    }),
   ]
 }
 

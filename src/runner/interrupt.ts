@@ -7,26 +7,17 @@
 
 import { type ClaimRow, readClaim } from '../claim.ts'
 import type { Tx } from '../db.ts'
-import { event, type NewEvent, noUsage, type StepError } from '../events.ts'
+import { event, type NewEvent, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import { isOwed, readWork, type Work } from './eligible.ts'
 import { decideAgainMax, type Outcome, sessionNotFound } from './outcomes.ts'
 import { isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
-import {
-  cancelInteractions,
-  endParts,
-  failCompaction,
-  failTools,
-  type OpenRows,
-  readOpen,
-  unlessDeclined,
-} from './settle-open.ts'
+import { interruptedByUser, type OpenRows, readOpen, settleOpen } from './settle-open.ts'
 
 /** How long the mutation waits for the owner's cleanup. */
 export const interruptDeadlineMs = 30_000
 
-const aborted: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
 const unknown: StepError = {
   code: 'OUTCOME_UNKNOWN',
   message: 'interrupted after its process was gone; what it did is not known',
@@ -60,18 +51,12 @@ async function wasInterrupted(db: Tx, sessionId: string, executionId: string): P
 }
 
 /** Ends everything that is open. Of a started tool nobody knows what it did, unless its owner is there to say that it stopped. */
-function settleOpen(open: OpenRows, startedError: StepError): NewEvent[] {
-  const step = open.step
-  return [
-    ...endParts(open),
-    ...cancelInteractions(open),
-    ...failTools(open, (tool) => unlessDeclined(tool, tool.started ? startedError : aborted)),
-    ...failCompaction(open, aborted),
-    ...(step === null
-      ? []
-      : [event('step.interrupted', { messageId: step.messageId, error: aborted, usage: noUsage })]),
-  ]
-}
+const interrupted = (open: OpenRows, startedError: StepError): NewEvent[] =>
+  settleOpen(open, {
+    tool: ({ started }) => (started ? startedError : interruptedByUser),
+    compaction: interruptedByUser,
+    step: { interrupted: interruptedByUser },
+  })
 
 /** Without a claim: disarms what is queued and settles a step that waits for a person, in the commit that asks. */
 async function interruptUnclaimed(core: Core, sessionId: string, work: Work): Promise<'done' | 'nothing' | 'again'> {
@@ -81,7 +66,7 @@ async function interruptUnclaimed(core: Core, sessionId: string, work: Work): Pr
     return 'nothing'
   const outcome = await core.eventLog.append({
     sessionId,
-    events: [requested(null), ...settleOpen(open, aborted)],
+    events: [requested(null), ...interrupted(open, interruptedByUser)],
     expectedSeq: work.seq,
     unclaimed: true,
   })
@@ -106,7 +91,7 @@ async function takeOver(core: Core, claim: ClaimRow): Promise<boolean> {
     events: [
       ...asked,
       ...(quarantine === null ? [] : [event('quarantine.resolved', { quarantineId: quarantine.id, action: 'RETRY' })]),
-      ...settleOpen(open, unknown),
+      ...interrupted(open, unknown),
       event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
     ],
     fence: { executionId, owner, phases: [phase], live: false, expired: quarantine === null, expiresAt },

@@ -1,8 +1,9 @@
-// Closes whatever a cut-off step left open: parts with the text they had, tools, interactions, a compaction. Used by the owner's
-// cleanup after an interrupt and by recovery, so that both leave nothing behind that runs for ever.
+// Closes whatever a cut-off step left open: parts with the text they had, tools, interactions, a compaction, the step itself. The one place
+// for it: the owner's cleanup after an interrupt, an interrupt without one, a decision that stops, and recovery all end here, so that none
+// leaves anything behind that runs for ever, or forgets what the provider was paid for.
 
 import type { Tx } from '../db.ts'
-import { event, type JsonValue, type NewEvent, noUsage, type StepError } from '../events.ts'
+import { event, type JsonValue, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 
 export interface OpenPart {
   messageId: string
@@ -24,7 +25,14 @@ export interface OpenTool {
 
 export interface OpenRows {
   seq: number
-  step: { messageId: string; streamed: boolean; attempt: number; executionId: string | null } | null
+  step: {
+    messageId: string
+    streamed: boolean
+    attempt: number
+    executionId: string | null
+    /** What the log has of it: the stream's end says it before the step's. */
+    usage: Usage
+  } | null
   compaction: { messageId: string; automatic: boolean } | null
   parts: OpenPart[]
   tools: OpenTool[]
@@ -35,7 +43,9 @@ export interface OpenRows {
 export async function readOpenOf(db: Tx, sessionIds: readonly string[]): Promise<Map<string, OpenRows>> {
   const rows = await db.$queryRaw<(OpenRows & { sessionId: string })[]>`
     SELECT s.id AS "sessionId", s.seq,
-      (SELECT jsonb_build_object('messageId', m.id, 'streamed', m.streamed, 'attempt', m.attempt, 'executionId', m."executionId") FROM "Message" m
+      (SELECT jsonb_build_object('messageId', m.id, 'streamed', m.streamed, 'attempt', m.attempt, 'executionId', m."executionId",
+          'usage', jsonb_build_object('inputTokens', COALESCE(m."inputTokens", 0), 'outputTokens', COALESCE(m."outputTokens", 0),
+            'reasoningTokens', COALESCE(m."reasoningTokens", 0), 'cachedInputTokens', COALESCE(m."cachedInputTokens", 0))) FROM "Message" m
         WHERE m."sessionId" = s.id AND m.status = 'RUNNING' AND m.kind = 'ASSISTANT' ORDER BY m.seq DESC LIMIT 1) AS step,
       (SELECT jsonb_build_object('messageId', m.id, 'automatic', m.automatic) FROM "Message" m
         WHERE m."sessionId" = s.id AND m.status = 'RUNNING' AND m.kind = 'COMPACTION' ORDER BY m.seq DESC LIMIT 1) AS compaction,
@@ -60,6 +70,38 @@ export async function readOpen(db: Tx, sessionId: string): Promise<OpenRows> {
   return open
 }
 
+/** What a person's stop gives as the reason. */
+export const interruptedByUser: StepError = { code: 'ABORTED', message: 'interrupted by the user' }
+
+/** How what is open ends. */
+export interface Ending {
+  /** Why a tool without a terminal fails; one that a person declined says so instead. */
+  tool: (tool: OpenTool) => StepError
+  compaction: StepError
+  /** The terminal of the step: of the open one, or of the message that is named. Null: it stays as it is. */
+  step: { interrupted: StepError } | { failed: StepError; continues: boolean; messageId?: string } | null
+  /** What the owner's streams had received, which may be more than the chunks have. */
+  live?: Iterable<{ messageId: string; index: number; text: string }>
+}
+
+/** The events that leave nothing open, tool terminals before the step's. The step keeps the usage that its stream had told of. */
+export const settleOpen = (open: OpenRows, { tool, compaction, step, live }: Ending): NewEvent[] => [
+  ...endParts(open, live),
+  ...cancelInteractions(open.interactions),
+  ...failTools(open, (each) => unlessDeclined(each, tool(each))),
+  ...failCompaction(open, compaction),
+  ...(step === null ? [] : endStep(open, step)),
+]
+
+function endStep({ step }: OpenRows, end: NonNullable<Ending['step']>): NewEvent[] {
+  const messageId = 'failed' in end && end.messageId !== undefined ? end.messageId : step?.messageId
+  if (messageId === undefined) return []
+  const usage = step?.messageId === messageId ? step.usage : noUsage
+  return 'failed' in end
+    ? [event('step.failed', { messageId, error: end.failed, usage, continues: end.continues })]
+    : [event('step.interrupted', { messageId, error: end.interrupted, usage })]
+}
+
 /** Ends open parts with the text at hand: the longer of what the owner had and what the chunks kept. */
 export function endParts(
   open: OpenRows,
@@ -74,8 +116,8 @@ export function endParts(
 }
 
 /** Cancels interactions that nobody has decided. */
-export const cancelInteractions = (open: OpenRows): NewEvent[] =>
-  open.interactions.map(({ id }) =>
+export const cancelInteractions = (open: readonly { id: string }[]): NewEvent[] =>
+  open.map(({ id }) =>
     event('interaction.settled', {
       interactionId: id,
       state: 'CANCELLED',
@@ -99,11 +141,11 @@ export const declinedError = ({ feedback }: { feedback: string | null }): StepEr
 })
 
 /** What an open tool fails with: one that a person declined, or whose question was dismissed, says so and nothing else. */
-export const unlessDeclined = (tool: OpenTool, otherwise: StepError): StepError =>
+const unlessDeclined = (tool: OpenTool, otherwise: StepError): StepError =>
   tool.interactionState === 'DECLINED' || tool.interactionState === 'DISMISSED' ? declinedError(tool) : otherwise
 
 /** Fails a compaction that has no end. */
-export const failCompaction = (open: OpenRows, error: StepError): NewEvent[] =>
+const failCompaction = (open: OpenRows, error: StepError): NewEvent[] =>
   open.compaction === null
     ? []
     : [event('compaction.failed', { messageId: open.compaction.messageId, error, usage: noUsage })]

@@ -19,6 +19,7 @@ import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import { type Prepared, prepare, readPromoted } from './prepare.ts'
 import { attemptsMax, retryDelayMs } from './retry.ts'
+import { cancelInteractions } from './settle-open.ts'
 import { classify, type Settlement } from './settlement.ts'
 import { inStepSpan, tracedRequest } from './spans.ts'
 import { createStepTools, type StepTools } from './step-tools.ts'
@@ -495,21 +496,11 @@ async function carryOut(
   const notStored: StepError = { code: 'OUTCOME_UNKNOWN', message: 'its outcome could not be stored' }
   const lost = unkept.map((callId) => event('tool.failed', { messageId, callId, error: notStored }))
   // A step that fails leaves nobody to be asked and no tool that could still run.
-  const unasked = open.flatMap(({ id, callId }) => [
-    event('interaction.settled', {
-      interactionId: id,
-      state: 'CANCELLED',
-      answer: null,
-      feedback: null,
-      editedInput: null,
-      remember: false,
-    }),
-    event('tool.failed', {
-      messageId,
-      callId,
-      error: { code: 'NOT_STARTED', message: 'its step failed before anybody decided' },
-    }),
-  ])
+  const notAsked: StepError = { code: 'NOT_STARTED', message: 'its step failed before anybody decided' }
+  const unasked = [
+    ...cancelInteractions(open),
+    ...open.map(({ callId }) => event('tool.failed', { messageId, callId, error: notAsked })),
+  ]
   const fail = async (error: StepError): Promise<StepResult> => {
     const failed = event('step.failed', { messageId, error, usage, continues: false })
     const written = await write([...lost, ...unasked, failed], { kind: 'move', to: 'SAFE' })

@@ -341,9 +341,9 @@ const people: Guard[] = [
   {
     id: 'interrupt-unclaimed-seq',
     file: 'src/runner/interrupt.ts',
-    find: `...settleOpen(open, aborted)],
+    find: `...interrupted(open, interruptedByUser)],
     expectedSeq: work.seq,`,
-    replace: `...settleOpen(open, aborted)],
+    replace: `...interrupted(open, interruptedByUser)],
     ...HIT({}),`,
     keeps: 'an interrupt from settling rows that have moved',
     tests: [['decided-again.test.ts', 'an interrupt without a claim']],
