@@ -5,6 +5,7 @@ import type { Core } from '../src/runner/core.ts'
 import { everything, overHttp, resetTime, said } from './support/asking.ts'
 import type { TestCore } from './support/core.ts'
 import {
+  end,
   errorBody,
   finish,
   finishing,
@@ -278,6 +279,20 @@ describe('before a step', () => {
       'assistant: B',
       'user: gamma',
     ])
+  })
+
+  it('COMP-07: where the provider reports no usage the whole history is estimated', async () => {
+    const uncounted = (word: string) => reply(text(word), finishing(), end().slice(1))
+    const a = await stage.start(small)
+    const s = await stage.session()
+    await talk(a, s, long('one', 1200), uncounted('A'))
+    await talk(a, s, long('two', 1200), uncounted('B'))
+    stage.provider.script(said('the summary'), uncounted('C'))
+    await prompt(a.core, s, long('three', 1200))
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(kinds().map((kind) => kind.replace(/\.+$/, ''))).toEqual(['one', 'two', 'summary', 'three'])
+    expect(await compactions(s)).toMatchObject([{ status: 'COMPLETED', automatic: true }])
   })
 
   it('COMP-08: without a known context size nothing is compacted in advance, and an overflow is recovered all the same', async () => {

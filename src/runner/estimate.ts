@@ -45,7 +45,8 @@ export const floorTokens = (history: History, tools: readonly AttemptTool[]) =>
 export function estimateTokens(history: History, promoted: readonly Promoted[], tools: readonly AttemptTool[]): number {
   const { messages } = history
   const counted = messages.findLastIndex(
-    ({ kind, status, inputTokens }) => kind === 'ASSISTANT' && status === 'ENDED' && inputTokens !== null,
+    // None at all are what a provider reports that does not count: no request is that short.
+    ({ kind, status, inputTokens }) => kind === 'ASSISTANT' && status === 'ENDED' && Number(inputTokens) > 0,
   )
   const compacted = messages.findLastIndex(({ kind, status }) => kind === 'COMPACTION' && status === 'COMPLETED')
   const since = (from: number) => messages.slice(from).reduce((sum, message) => sum + messageTokens(message), 0)
