@@ -295,6 +295,34 @@ describe('before a step', () => {
     expect(await compactions(s)).toMatchObject([{ status: 'COMPLETED', automatic: true }])
   })
 
+  it('PROMO-24: a compaction gives no steps back: those before its tail are counted still', async () => {
+    const look = instant('look')
+    const a = await stage.start({ ...small, tools: [look.tool], config: { stepLimit: 3 } })
+    const s = await stage.session()
+    const step = (n: number) => reply(toolCall('look', { n }), finish('tool_calls', { input: 3500, output: 10 }))
+    stage.provider.script(step(1), said('summary one'), step(2), said('summary two'), said('at the limit'))
+    await prompt(a.core, s, 'go')
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
+    const steps = stage.provider.requests.filter((request) => !isSummary(request))
+    expect(stage.provider.requests).toHaveLength(5)
+    expect(steps.map(({ body }) => body.tool_choice)).toEqual(['auto', 'auto', 'none'])
+    expect(look.ran).toHaveLength(2)
+  })
+
+  it('TOOL-10: nor does it make the loop guard forget the calls before its tail', async () => {
+    const look = instant('look')
+    const a = await stage.start({ ...small, tools: [look.tool] })
+    const s = await stage.session()
+    const step = (input: number) => reply(toolCall('look', { at: 'sea' }), finish('tool_calls', { input, output: 10 }))
+    stage.provider.script(step(3500), said('summary one'), step(3500), said('summary two'), step(10), said())
+    await prompt(a.core, s, 'go')
+    await a.core.coordinator.idle()
+    stage.provider.expectDone()
+    expect(look.ran).toHaveLength(2)
+    expect(await stage.payloads(s, 'tool.failed')).toMatchObject([{ error: { code: 'LOOP_GUARD' } }])
+  })
+
   it('COMP-08: without a known context size nothing is compacted in advance, and an overflow is recovered all the same', async () => {
     const a = await stage.start()
     const s = await stage.session()

@@ -4,7 +4,7 @@
 
 import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/provider'
 import type { Tx } from '../db.ts'
-import type { Attachment, JsonValue } from '../events.ts'
+import type { Attachment } from '../events.ts'
 import type { Message, Part, ToolCall } from '../generated/prisma/client.ts'
 import { attachmentPart } from './attachment.ts'
 import { wireIds, wireName } from './call-names.ts'
@@ -126,29 +126,4 @@ export function lowerHistory(history: History, promoted: readonly Promoted[], mo
   }
   for (const { text, attachments, hidden } of promoted) if (!hidden) say(text, attachments)
   return prompt
-}
-
-/** Messages since the last user's message: the activity so far (design section 1). */
-function activityOf(history: History): HistoryMessage[] {
-  const lastUser = history.messages.findLastIndex(({ kind }) => kind === 'USER')
-  return history.messages.slice(lastUser + 1)
-}
-
-/**
- * Steps that the activity has used up. A step that failed and was tried again under a new message uses none (RETRY: STEP-15);
- * one whose outcome is unknown does. The one that still runs is the one that is asked for.
- */
-export function stepsUsed(history: History): number {
-  const counts = (message: HistoryMessage) =>
-    message.kind === 'ASSISTANT' &&
-    message.status !== 'RUNNING' &&
-    (message.status !== 'FAILED' || message.errorCode === 'OUTCOME_UNKNOWN')
-  return activityOf(history).filter(counts).length
-}
-
-/** The calls of the activity so far, oldest first, as the loop guard compares them. */
-export function callsOf(history: History): { name: string; input: JsonValue }[] {
-  return activityOf(history).flatMap(({ toolCalls }) =>
-    toolCalls.map(({ name, input }) => ({ name, input: input as JsonValue })),
-  )
 }

@@ -3,10 +3,11 @@
 
 import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
 import type { Attachment, JsonValue, StepError } from '../events.ts'
+import { readActivity } from './activity.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
 import { compactAbove, estimateTokens, floorTokens } from './estimate.ts'
-import { callsOf, lowerHistory, type Promoted, readHistory, stepsUsed } from './history.ts'
+import { lowerHistory, type Promoted, readHistory } from './history.ts'
 import type { AttemptTool } from './models/attempt.ts'
 import type { ResolvedModel } from './models/registry.ts'
 
@@ -21,7 +22,7 @@ export interface Prepared {
   isTooLong: boolean
   /** How often history was compacted since a step ended clean. */
   compactions: number
-  /** The activity's calls so far, for the loop guard. */
+  /** The activity's latest calls, for the loop guard. */
   calls: { name: string; input: JsonValue }[]
 }
 
@@ -66,7 +67,7 @@ export async function prepare(
   const rows = await readHistory(core.db, sessionId)
   const history = before === undefined ? rows : { ...rows, instructions: before.instructions }
   const startsActivity = promoted.some(({ kind }) => kind === 'PROMPT')
-  const used = startsActivity ? 0 : stepsUsed(history)
+  const { steps: used, calls } = startsActivity ? { steps: 0, calls: [] } : await readActivity(core.db, sessionId)
   const { stepLimit } = core.config
   if (used >= stepLimit)
     return { ok: false, error: { code: 'STEP_LIMIT', message: `the activity has used its ${stepLimit} steps` } }
@@ -91,7 +92,7 @@ export async function prepare(
       prompt: lowerHistory(history, promoted, model.id),
       tools,
       isLastStep: used + 1 >= stepLimit,
-      calls: startsActivity ? [] : callsOf(history),
+      calls,
     },
   }
 }
