@@ -182,6 +182,32 @@ describe('a tool call', () => {
   })
 })
 
+describe('progress that cannot be shown', () => {
+  it('TOOL-13: costs nobody the stream: only a bounded copy in JSON goes out, the rest is left out with a line in the log', async () => {
+    const look = probe('look')
+    const lines: Record<string, unknown>[] = []
+    const { core } = await stage.start({ tools: [look.tool], log: (line) => lines.push(line) })
+    const s = await stage.session()
+    stage.provider.script(reply(toolCall('look', {}, 'call_p'), finish('tool_calls')), ok())
+    await prompt(core, s)
+    const { context, finish: done } = await look.run()
+    const heard: unknown[] = []
+    core.live.listen(s, (note) => note !== null && heard.push(note.progress))
+    const ring: { [key: string]: unknown } = {}
+    ring.itself = ring
+    const report = { at: 1, half: '\ud800' }
+    for (const update of [10n, ring, () => {}, undefined, 'x'.repeat(60_000), report]) context.progress(update as never)
+    report.at = 2
+    context.progress(null)
+    expect(heard).toEqual([{ at: 1, half: '\ufffd' }, null])
+    const left = lines.filter(({ msg }) => msg === 'progress of a tool was not shown')
+    expect(left).toMatchObject(Array.from({ length: 5 }, () => ({ callId: 'call_p', tool: 'look' })))
+    done()
+    await core.coordinator.idle()
+    stage.provider.expectDone()
+  })
+})
+
 describe('a call that cannot run', () => {
   it('TOOL-04: an unknown tool: the model is told, nothing starts, the loop goes on', async () => {
     const { core } = await stage.start({ tools: [instant('look').tool] })

@@ -87,6 +87,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       signal: hold.signal,
       clock: core.clock,
       progress: (progress: JsonValue) => core.live.progress(sessionId, { messageId, callId, progress }),
+      unshown: (reason: string) =>
+        core.log.debug({ sessionId, callId, tool: name, reason }, 'progress of a tool was not shown'),
     }
     const ran = span.within(() => runTool(run))
     const task = ran.then(async (outcome) => {

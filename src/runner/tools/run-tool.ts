@@ -6,7 +6,8 @@ import { asError } from '../../errors.ts'
 import type { JsonValue, StepError } from '../../events.ts'
 import type { Clock } from '../clock.ts'
 import { safeText } from '../models/safe-text.ts'
-import { boundOutput, boundText } from './output.ts'
+import { plainJson } from '../plain-json.ts'
+import { boundOutput, boundText, outputBytesMax } from './output.ts'
 
 export type ToolOutcome =
   | { kind: 'succeeded'; output: JsonValue }
@@ -24,9 +25,28 @@ export interface ToolRun {
   signal: AbortSignal
   clock: Clock
   progress: (update: JsonValue) => void
+  /** Told of progress that nobody can be shown. */
+  unshown: (reason: string) => void
 }
 
 const errorTextBytesMax = 4096
+
+/**
+ * A copy of what the tool reports, as it is at this moment: the tool may go on changing its own. It reaches every stream that is open here, so
+ * what cannot be written or is too much to send again and again is no progress, and costs nobody the stream.
+ */
+function shownProgress(update: unknown): { progress: JsonValue } | { unshown: string } {
+  try {
+    const progress = plainJson(update)
+    if (progress === undefined) return { unshown: 'it has no JSON form' }
+    const bytes = Buffer.byteLength(JSON.stringify(progress), 'utf8')
+    return bytes > outputBytesMax
+      ? { unshown: `it has ${bytes} bytes, at most ${outputBytesMax} are shown` }
+      : { progress }
+  } catch (thrown) {
+    return { unshown: asError(thrown).message }
+  }
+}
 
 /** Resolves with the outcome; never rejects. An aborted signal ends the wait only when the tool itself ends: the caller has a grace. */
 export async function runTool(run: ToolRun): Promise<ToolOutcome> {
@@ -56,7 +76,10 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
         signal,
         deadline: new Date(clock.now() + timeoutMs),
         progress: (update) => {
-          if (!settled) run.progress(update as JsonValue)
+          if (settled) return
+          const shown = shownProgress(update)
+          if ('unshown' in shown) run.unshown(shown.unshown)
+          else run.progress(shown.progress)
         },
       })
       return { kind: 'succeeded', output: boundOutput(returned) }
