@@ -12,7 +12,8 @@ logged('step.started').implement({
 
 logged('step.retry_scheduled').implement({
   interfaces: [SessionEvent],
-  description: 'A request failed before it gave any output; the same step is tried again.',
+  description:
+    'A request failed and is made again: for the same message if it gave no output, else this one ends as failed and a new message follows.',
   fields: (t) => ({
     messageId: t.exposeID('messageId', { description: means.stepMessageId }),
     attempt: t.exposeInt('attempt', { description: 'The attempt that comes next; the first one was 1.' }),
