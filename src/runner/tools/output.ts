@@ -5,7 +5,7 @@ import type { JsonValue } from '../../events.ts'
 import { plainJson } from '../plain-json.ts'
 
 const outputLinesMax = 2000
-const outputBytesMax = 50 * 1024
+export const outputBytesMax = 50 * 1024
 
 /** A part of an output that is no text; `data` is base64. */
 export interface MediaPart {
