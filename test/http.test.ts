@@ -5,6 +5,7 @@ import { createClient } from 'graphql-ws'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { UnavailableError } from '../src/errors.ts'
+import { useEventStream } from '../src/http/sse.ts'
 import { documentLimits } from '../src/schema/limits.ts'
 import { type Answer, type Served, serveLog } from './support/served.ts'
 import { statementsDuring } from './support/statements.ts'
@@ -143,7 +144,9 @@ describe('SEC-07: documents that cost too much are refused before the database i
 
   it('SEC-07: depth 40, also through fragments', async () => {
     expect(await refusedWithout(nested(20))).toBe('DOCUMENT_TOO_LARGE')
-    expect((await served.ask(nested(8))).errors).toBeUndefined()
+    expect((await served.ask(nested(20))).errors?.[0]?.message).toContain('depth 42, the limit is 20')
+    // Deeper than anything but an introspection needs to be; lists within lists are another limit (test/answer-size.test.ts).
+    expect((await served.ask(nested(2))).errors).toBeUndefined()
     const chain = Array.from(
       { length: 12 },
       (_, i) => `fragment F${i} on Session { inputs { session { ...F${i + 1} } } }`,
@@ -291,6 +294,34 @@ describe('event streams', () => {
     await items.return!()
     await soon(() => expect(listeners()).toBe(0))
     client.terminate()
+  })
+
+  it('STREAM-15: a client that has gone before its stream begins leaves no timer and no source behind', () => {
+    const pingMs = 987_654
+    const returned = vi.fn(async () => ({ done: true, value: undefined }))
+    const source = { next: () => new Promise(() => {}), return: returned }
+    const [set, clear] = [vi.spyOn(globalThis, 'setInterval'), vi.spyOn(globalThis, 'clearInterval')]
+    try {
+      let body: (() => unknown) | undefined
+      const { onResultProcess } = useEventStream({ pingMs })
+      onResultProcess!({
+        result: { [Symbol.asyncIterator]: () => source },
+        resultProcessor: () => {},
+        setResultProcessor: (processor: () => unknown) => {
+          body = processor
+        },
+        serverContext: { position: { seq: null }, gone: AbortSignal.abort() },
+      } as never)
+      // Nobody reads or cancels what comes of it: the adapter has seen that the socket is closed.
+      body!()
+      const pings = set.mock.results.filter((_, call) => set.mock.calls[call]![1] === pingMs)
+      expect(pings).toHaveLength(1)
+      expect(clear.mock.calls.map(([timer]) => timer)).toContain(pings[0]!.value)
+      expect(returned).toHaveBeenCalled()
+    } finally {
+      set.mockRestore()
+      clear.mockRestore()
+    }
   })
 
   it('STREAM-15: a subscription that the client cannot be sent is closed: 406 and no live source', async () => {

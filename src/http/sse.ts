@@ -28,9 +28,6 @@ function eventStream(stream: AsyncIterator<ExecutionResult>, { position, gone }:
     clearInterval(ping)
     await stream.return?.()
   }
-  // The adapter that writes the body to the socket does not cancel it when the client has gone.
-  if (gone?.aborted) void end()
-  else gone?.addEventListener('abort', () => void end(), { once: true })
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       // Flushes the headers: some browsers report an open stream only after its first byte.
@@ -53,6 +50,10 @@ function eventStream(stream: AsyncIterator<ExecutionResult>, { position, gone }:
     },
     cancel: end,
   })
+  // Only now, as the body starts its timer while it is made. The adapter that writes it to the socket does not cancel it when the client has
+  // gone, and does not even look at it when the client had gone before.
+  if (gone?.aborted) void end()
+  else gone?.addEventListener('abort', () => void end(), { once: true })
   const headers = {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache, no-transform',
