@@ -5,6 +5,8 @@ import { createLog } from './log.ts'
 import { start } from './start.ts'
 import { startupProblem } from './startup-problem.ts'
 
+/** npm passes Ctrl-C on to a process that the terminal has told already: what comes again within this time is the same wish. */
+const sameWishMs = 1000
 /** Beyond the grace of running steps; whatever still holds the process then is not worth waiting for. */
 const lateMs = 20_000
 
@@ -20,6 +22,7 @@ try {
   process.on('unhandledRejection', (reason) => log.error({ err: asError(reason) }, 'unhandled rejection'))
 
   let stopAsked = false
+  let askedAt = 0
   let running: Awaited<ReturnType<typeof start>> | undefined
   const close = async () => {
     try {
@@ -31,8 +34,13 @@ try {
     }
   }
   const stop = (signal: NodeJS.Signals) => {
-    if (stopAsked) process.exit(1)
+    if (stopAsked) {
+      if (performance.now() - askedAt > sameWishMs) process.exit(1)
+      log.info({ signal }, 'stopping already; a signal a second after the first ends the process at once')
+      return
+    }
     stopAsked = true
+    askedAt = performance.now()
     log.info({ signal }, 'stopping')
     setTimeout(() => process.exit(1), config!.shutdownGraceMs + lateMs).unref()
     // A start that is under way is let through first: what it has begun can only then be ended in order.

@@ -1,4 +1,3 @@
-import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -7,63 +6,37 @@ import { createClient } from 'graphql-ws'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { ask, endServers, startServer } from './support/server-process.ts'
 
-const root = new URL('..', import.meta.url)
 let database: TestDatabase
 beforeAll(async () => {
   database = await createTestDatabase()
 })
 afterAll(() => database.drop())
+afterEach(endServers)
 
-const children: ChildProcess[] = []
-afterEach(() => {
-  for (const child of children.splice(0)) child.kill('SIGKILL')
-})
+const serve = (env: Record<string, string> = {}) => startServer({ DATABASE_URL: database.url, ...env })
 
-/** A server process; `ready` resolves with its URL, `ended` with its exit code and what it said. */
-function serve(env: Record<string, string> = {}) {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/server.ts'], {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', DATABASE_URL: database.url, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  children.push(child)
-  let out = ''
-  let err = ''
-  child.stderr.on('data', (text) => {
-    err += text
-  })
-  const ended = new Promise<{ code: number | null; out: string; err: string }>((resolve) => {
-    child.on('close', (code) => resolve({ code, out, err }))
-  })
-  const ready = new Promise<string>((resolve, reject) => {
-    child.stdout.on('data', (text) => {
-      out += text
-      const url = out.match(/http:\S+/)?.[0]
-      if (url) resolve(url)
-    })
-    void ended.then(({ err }) => reject(new Error(`ended before it was ready: ${err}`)))
-  })
-  ready.catch(() => {})
-  return { child, ready, ended }
-}
-
-describe('start', () => {
+// Each starts a real process, which takes its time on a busy machine.
+describe('start', { timeout: 90_000 }, () => {
   it('OPS-01: one line on standard output says where it is; the log is JSON on standard error', async () => {
     const server = serve()
     const url = await server.ready
     expect(await (await fetch(`${url}readyz`)).text()).toBe('ready\n')
-    server.child.kill('SIGTERM')
-    const { code, out, err } = await server.ended
-    expect(code).toBe(0)
-    expect(out.trim().split('\n')).toHaveLength(1)
-    for (const line of err.trim().split('\n').filter(Boolean)) expect(JSON.parse(line)).toHaveProperty('level')
+    server.signal('SIGTERM')
+    expect((await server.ended).code).toBe(0)
+    expect(server.stdout().trim().split('\n')).toHaveLength(1)
+    for (const line of server.stderr().trim().split('\n').filter(Boolean))
+      expect(JSON.parse(line)).toHaveProperty('level')
   })
 
-  const refusal = async (env: Record<string, string>) => {
-    const { code, out, err } = await serve(env).ended
-    expect(code).toBe(1)
-    expect(out).toBe('')
+  /** What a start says that cannot succeed: one line, and no word of it in the log either that should not be seen. */
+  const refusal = async (env: Record<string, string>, hidden?: string) => {
+    const server = serve(env)
+    const { code } = await server.ended
+    expect({ code, ready: server.readyMs(), out: server.stdout() }).toEqual({ code: 1, ready: null, out: '' })
+    const err = server.stderr()
+    if (hidden) expect(err).not.toContain(hidden)
     const lines = err
       .trim()
       .split('\n')
@@ -85,7 +58,7 @@ describe('start', () => {
     const free = await listening()
     const { port } = free.address() as { port: number }
     await new Promise((resolve) => free.close(resolve))
-    const line = await refusal({ DATABASE_URL: `postgres://user:hunter2@127.0.0.1:${port}/nothing` })
+    const line = await refusal({ DATABASE_URL: `postgres://user:hunter2@127.0.0.1:${port}/nothing` }, 'hunter2')
     expect(line).toBe(`holdfast: DATABASE_URL: no database answers at 127.0.0.1:${port} (ECONNREFUSED)`)
   })
 
@@ -101,11 +74,12 @@ describe('start', () => {
     expect(await refusal({ PORT: 'many' })).toMatch(/^holdfast: PORT is "many": must be/)
   })
 
-  it('DB-18: a data directory that cannot be written is named', async () => {
+  it('OPS-02, DB-18: a data directory that cannot be made is named', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'hf-http-'))
     try {
       writeFileSync(join(dir, 'file'), '')
       const line = await refusal({ DATABASE_URL: '', HOLDFAST_DATA_DIR: join(dir, 'file', 'data') })
+      expect(line).toContain(`The data directory ${join(dir, 'file', 'data')} cannot be used`)
       expect(line).toContain('HOLDFAST_DATA_DIR')
     } finally {
       rmSync(dir, { recursive: true, force: true })
@@ -113,7 +87,7 @@ describe('start', () => {
   })
 })
 
-describe('stop', () => {
+describe('stop', { timeout: 180_000 }, () => {
   const create = 'mutation { createSession(input: { sessionId: "ses_stopping1" }) { __typename } }'
   const watch =
     'subscription { sessionEvents(sessionId: "ses_stopping1") { __typename ... on StreamEnded { cause resumeAfter } } }'
@@ -133,7 +107,7 @@ describe('stop', () => {
     const items = client.iterate({ query: watch })
     const first = await items.next()
     expect(first.value).toMatchObject({ data: { sessionEvents: { __typename: 'SessionCreated' } } })
-    server.child.kill('SIGTERM')
+    server.signal('SIGTERM')
     const rest: unknown[] = []
     for await (const item of items) rest.push(item)
     expect(rest.at(-1)).toEqual({
@@ -153,22 +127,46 @@ describe('stop', () => {
     socket.on('error', () => {})
     // Reads nothing any more, so it never sees the closing frame.
     socket.pause()
-    server.child.kill('SIGINT')
+    server.signal('SIGINT')
     expect((await server.ended).code).toBe(0)
   })
 
-  it('OPS-04: a second signal ends it at once', async () => {
+  it('OPS-04: a second signal ends it at once, a second after the first', async () => {
     const server = serve()
     const url = new URL(await server.ready)
     const socket = new WebSocket(`ws://${url.host}/graphql`, 'graphql-transport-ws')
     await new Promise((resolve) => socket.once('open', resolve))
     socket.on('error', () => {})
+    // It will not see the goodbye, for which it would be waited two seconds.
     socket.pause()
-    server.child.kill('SIGTERM')
-    const again = setInterval(() => server.child.kill('SIGTERM'), 50)
+    server.signal('SIGTERM')
+    const again = setInterval(() => server.signal('SIGTERM'), 50)
     const { code } = await server.ended
     clearInterval(again)
     expect(code).toBe(1)
+  })
+
+  it('OPS-04: a Ctrl-C that comes twice, from the terminal and from npm, is one: work is handed over and the exit code is 0', async () => {
+    const server = serve({ HOLDFAST_SHUTDOWN_GRACE_MS: '100' })
+    const url = await server.ready
+    const session = 'ses_stopping2'
+    await ask(url, create.replace('ses_stopping1', session))
+    await ask(
+      url,
+      `mutation { admitPrompt(input: { sessionId: "${session}", messageId: "msg_stopping2", text: "/slow 5000 Two words" }) { __typename } }`,
+    )
+    const runs = `{ session(id: "${session}") { execution { phase } } }`
+    await expect.poll(async () => (await ask(url, runs)).session.execution?.phase, { timeout: 90_000 }).toBe('UNKNOWN')
+    server.signal('SIGINT')
+    await expect.poll(() => server.stderr(), { timeout: 90_000, interval: 1 }).toContain('"stopping"')
+    server.signal('SIGINT')
+    expect((await server.ended).code).toBe(0)
+    expect(server.stderr()).toContain('stopping already')
+
+    const next = serve()
+    const events = `{ session(id: "${session}") { events { __typename ... on StepRecovered { handover } } } }`
+    const { session: read } = await ask(await next.ready, events)
+    expect(read.events).toContainEqual({ __typename: 'StepRecovered', handover: true })
   })
 })
 

@@ -1,7 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -160,31 +158,6 @@ describe('a start that cannot succeed', () => {
     expect({ code, ready: server.readyMs() }).toEqual({ code: 1, ready: null })
     return server.stderr()
   }
-
-  it('OPS-02: a taken port is named', async () => {
-    const taken = createServer()
-    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
-    const { port } = taken.address() as AddressInfo
-    try {
-      const text = await refused({ DATABASE_URL: database.url, PORT: String(port) })
-      expect(text).toContain(`PORT is ${port}: that port is taken on 127.0.0.1`)
-    } finally {
-      taken.close()
-    }
-  }, 90_000)
-
-  it('OPS-02: a data directory that cannot be made is named with the setting', async () => {
-    writeFileSync(join(dir, 'file'), '')
-    const text = await refused({ HOLDFAST_DATA_DIR: join(dir, 'file/data') })
-    expect(text).toContain(`The data directory ${join(dir, 'file/data')} cannot be used`)
-    expect(text).toContain('HOLDFAST_DATA_DIR')
-  }, 90_000)
-
-  it('OPS-02: a database that does not answer is named, its password is not', async () => {
-    const text = await refused({ DATABASE_URL: 'postgresql://someone:hidden-word@127.0.0.1:9/nothing' })
-    expect(text).toContain('DATABASE_URL: no database answers at 127.0.0.1:9 (ECONNREFUSED)')
-    expect(text).not.toContain('hidden-word')
-  }, 90_000)
 
   it('OPS-02: every bad value is listed at once, with its setting and rule', async () => {
     const text = await refused({ HOLDFAST_LEASE_MS: 'soon', PORT: '70000', HOST: '0.0.0.0' })
