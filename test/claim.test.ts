@@ -1,12 +1,22 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type Renewed, renewClaims } from '../src/claim.ts'
 import type { ClaimMove } from '../src/event-log.ts'
-import { type ExecutionPhase, event, type NewEvent } from '../src/events.ts'
+import { type EventType, type ExecutionPhase, event, eventTypes, type NewEvent, noUsage } from '../src/events.ts'
 import { newExecutionId, newMessageId } from '../src/ids.ts'
 import type { Core } from '../src/runner/core.ts'
+import { createHold, HoldEnded } from '../src/runner/hold.ts'
 import { type Beside, beside } from './support/beside.ts'
 import { startCore, type TestCore } from './support/core.ts'
-import { type CutOff, cutOff, inconsistencies, prompt, quiet } from './support/cut-off.ts'
+import {
+  type CutOff,
+  calledTool,
+  cutOff,
+  inconsistencies,
+  promoted,
+  prompt,
+  quiet,
+  startTool,
+} from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { statementsDuring } from './support/statements.ts'
 
@@ -184,32 +194,121 @@ it('CLAIM-25: a claim move from another phase than expected refuses the whole ap
   expect(await claimOf(cut.sessionId)).toMatchObject({ phase: 'READY' })
 })
 
-it('CLAIM-26: under CANCELLING the owner can append nothing, write no chunk and move nowhere, but for the one cleanup', async () => {
-  const cut = await cutOff(core, { owner: core.owner, leaseMs: 30_000 })
-  const { sessionId, executionId } = cut
+it('CLAIM-26: under CANCELLING the owner can append nothing of any kind, write no chunk, dispatch nothing and move nowhere, but for the one cleanup', async () => {
+  const cut = await cutOff(core, { owner: core.owner, leaseMs: 600_000 })
+  const { sessionId, executionId, promptId } = cut
   const messageId = newMessageId()
+  const interactionId = `req_.${executionId.slice(5)}`
+  const call = { messageId, callId: 'c0' }
   await cut.append([
+    promoted(promptId),
     event('step.started', { messageId, model: 'm', executionId }),
     event('text.started', { messageId, index: 0 }),
+    ...calledTool(messageId, 'c0', 1),
+    ...startTool(messageId, 'c1', 2),
+    event('reasoning.started', { messageId, index: 3 }),
+    ...calledTool(messageId, 'c2', 4),
+    event('interaction.requested', {
+      ...{ interactionId, kind: 'APPROVAL', messageId, callId: 'c2', name: 'work', toolInput: {} },
+      ...{ prompt: 'May it run?', options: [], expiresAt: null },
+    }),
+    prompt(newMessageId()),
     event('interrupt.requested', { interruptedExecutionId: executionId }),
   ])
-  await core.db.claim.update({ where: { sessionId }, data: { phase: 'CANCELLING' } })
+  await core.db.claim.update({ where: { sessionId }, data: { phase: 'CANCELLING', messageId } })
+  const { length } = await cut.events()
+  const error = { code: 'ABORTED', message: 'interrupted' } as const
+  const other = newMessageId()
+  const pending = await core.db.input.findFirstOrThrow({ where: { sessionId, state: 'PENDING' } })
+  // Whatever a drain writes, each as it would be taken but for the phase.
+  const kinds: Partial<Record<EventType, NewEvent[]>> = {
+    'prompt.promoted': [promoted(pending.id)],
+    'step.started': [event('step.started', { messageId: other, model: 'm', executionId })],
+    'step.retry_scheduled': [
+      event('step.retry_scheduled', { messageId, attempt: 2, retryAt: new Date().toISOString(), error }),
+    ],
+    'text.started': [event('text.started', { messageId, index: 5 })],
+    'text.ended': [event('text.ended', { messageId, index: 0, text: 'late' })],
+    'reasoning.started': [event('reasoning.started', { messageId, index: 5 })],
+    'reasoning.ended': [event('reasoning.ended', { messageId, index: 3, text: 'late' })],
+    'tool.input_started': [event('tool.input_started', { messageId, index: 5, callId: 'c5', name: 'work' })],
+    'tool.called': calledTool(messageId, 'c5', 5),
+    'tool.started': [event('tool.started', call)],
+    'tool.succeeded': [event('tool.succeeded', { messageId, callId: 'c1', output: 'late' })],
+    'tool.failed': [event('tool.failed', { ...call, error })],
+    'interaction.requested': [
+      ...calledTool(messageId, 'c5', 5),
+      event('interaction.requested', {
+        ...{
+          interactionId: `${interactionId}x`,
+          kind: 'QUESTION',
+          messageId,
+          callId: 'c5',
+          name: 'ask',
+          toolInput: {},
+        },
+        ...{ prompt: 'What?', options: [], expiresAt: null },
+      }),
+    ],
+    'interaction.settled': [
+      event('interaction.settled', {
+        ...{ interactionId, state: 'CANCELLED', answer: null, feedback: null, editedInput: null, remember: false },
+      }),
+    ],
+    'step.streamed': [event('step.streamed', { messageId })],
+    'step.ended': [event('step.ended', { messageId, finish: 'stop', usage: noUsage, continues: false })],
+    'step.failed': [event('step.failed', { messageId, error, usage: noUsage, continues: false })],
+    'step.interrupted': [event('step.interrupted', { messageId, error, usage: noUsage })],
+    'compaction.started': [event('compaction.started', { messageId: other, automatic: true })],
+    'compaction.ended': [
+      event('compaction.started', { messageId: other, automatic: true }),
+      event('compaction.ended', { messageId: other, summary: 's', usage: noUsage }),
+    ],
+    'compaction.failed': [
+      event('compaction.started', { messageId: other, automatic: true }),
+      event('compaction.failed', { messageId: other, error, usage: noUsage }),
+    ],
+    'synthetic.appended': [event('synthetic.appended', { messageId: other, text: 'x', hidden: true })],
+    'session.parked': [event('session.parked', { reason: 'late' })],
+    'execution.settled': [event('execution.settled', { executionId, outcome: 'SUCCEEDED', retryAt: null })],
+  }
+  // What a drain never writes under its claim: what people ask for, and what recovery decides.
+  const others: EventType[] = [
+    ...(['session.created', 'session.updated', 'prompt.admitted', 'prompt.execution_requested'] as const),
+    ...(['prompt.delivery_changed', 'prompt.withdrawn', 'interrupt.requested', 'execution.started'] as const),
+    ...(['step.recovered', 'quarantine.opened', 'quarantine.resolved', 'session.resume_requested'] as const),
+  ]
+  expect([...Object.keys(kinds), ...others].toSorted()).toEqual(eventTypes.toSorted())
   const all: ExecutionPhase[] = ['READY', 'UNKNOWN', 'SAFE', 'CONTINUE']
-  expect(await own(cut, core.owner, all)).toEqual({ kind: 'fenced' })
-  expect(await own(cut, core.owner, all, { kind: 'move', to: 'SAFE' })).toEqual({ kind: 'fenced' })
-  expect(await own(cut, core.owner, all, { kind: 'remove' })).toEqual({ kind: 'fenced' })
+  const moves: (ClaimMove | undefined)[] = [undefined, { kind: 'move', to: 'SAFE' }, { kind: 'remove' }]
+  for (const [kind, events] of Object.entries(kinds))
+    for (const move of moves) expect(await own(cut, core.owner, all, move, events), kind).toEqual({ kind: 'fenced' })
   core.live.begin({ sessionId, messageId, index: 0, kind: 'TEXT', callId: null }, executionId)
   core.live.add(sessionId, messageId, 0, 'late')
   await core.live.flush()
   await core.live.drop(sessionId)
   expect(await core.db.chunk.count({ where: { sessionId } })).toBe(0)
+
+  // A dispatch: its hold knows by then, from any append that was refused or its next renewal.
+  for (const learn of ['examine', 'renewNow'] as const) {
+    const hold = createHold(sessionId, executionId, core.owner)
+    core.leases.add(hold, performance.now())
+    expect(await core.leases.mayStart(hold)).toBe(true)
+    await (learn === 'examine' ? core.leases.examine(hold) : core.leases.renewNow())
+    expect(hold.ended).toBe('cancelled')
+    expect(await core.leases.mayStart(hold)).toBe(false)
+    await expect(core.leases.mustStart(hold)).rejects.toBeInstanceOf(HoldEnded)
+    core.leases.remove(hold)
+  }
+  expect(await cut.events()).toHaveLength(length)
+  expect(await claimOf(sessionId)).toMatchObject({ phase: 'CANCELLING' })
+
   const cleanup = [
     event('text.ended', { messageId, index: 0, text: '' }),
-    event('step.interrupted', {
-      messageId,
-      error: { code: 'ABORTED', message: 'interrupted' },
-      usage: { inputTokens: 0, outputTokens: 0, reasoningTokens: 0, cachedInputTokens: 0 },
-    }),
+    event('reasoning.ended', { messageId, index: 3, text: '' }),
+    ...kinds['interaction.settled']!,
+    ...['c0', 'c1', 'c2'].map((callId) => event('tool.failed', { messageId, callId, error })),
+    event('step.interrupted', { messageId, error, usage: noUsage }),
     event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null }),
   ]
   expect(await own(cut, core.owner, ['CANCELLING'], { kind: 'remove' }, cleanup)).toMatchObject({ kind: 'appended' })

@@ -112,6 +112,20 @@ describe('an owner that is gone', () => {
 })
 
 describe('the cleanup', () => {
+  /** How often this core has begun to read a claim, from now on. */
+  function looksAtClaim({ db }: Core) {
+    let count = 0
+    const ask = db.$queryRaw.bind(db) as (...args: unknown[]) => unknown
+    const spy = vi.spyOn(db, '$queryRaw') as unknown as {
+      mockImplementation(as: (...args: unknown[]) => unknown): void
+    }
+    spy.mockImplementation((...args) => {
+      if (String((args[0] as { raw?: unknown }).raw ?? args[0]).includes('FROM "Claim" WHERE "sessionId"')) count++
+      return ask(...args)
+    })
+    return { count: () => count }
+  }
+
   /** Every phase that any claim of the database is given, from now on, in order. */
   async function recordPhases() {
     await stage.db.$executeRawUnsafe('CREATE TABLE IF NOT EXISTS phases_seen (n bigserial, id text, phase text)')
@@ -211,9 +225,12 @@ describe('the cleanup', () => {
       answer = given
     })
     await cleanup.held
+    const looks = looksAtClaim(b.core)
     const real = performance.now.bind(performance)
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => real() + interruptDeadlineMs - 5_000)
-    await eventually('some looks', async () => b.core.doorbell.listeners() > 0)
+    // Two that begin after the clock was moved: the first of them has decided on it when the second begins.
+    const moved = looks.count()
+    await eventually('two more looks', async () => looks.count() >= moved + 2)
     expect(answer).toBeNull()
     clock.mockImplementation(() => real() + interruptDeadlineMs)
     const since = real()

@@ -6,6 +6,7 @@ import { createLog } from '../src/log.ts'
 import { handOver } from '../src/recovery/hand-over.ts'
 import { createLiveness, type Liveness } from '../src/recovery/liveness.ts'
 import { type Core, wake } from '../src/runner/core.ts'
+import { testClock } from './support/clock.ts'
 import { eventually, startCore, type TestCore } from './support/core.ts'
 import { cutOff, hasClaim, inconsistencies, prompt, quiet } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
@@ -82,6 +83,59 @@ const ofType = async <T extends NewEvent['type']>(core: Core, sessionId: string,
 const stopHere = (core: Core, { sessionId }: { sessionId: string }) =>
   core.eventLog.append({ sessionId, events: [event('interrupt.requested', { interruptedExecutionId: null })] })
 
+/** Who has the liveness lock of this owner, and who waits for it. */
+async function locksOf(owner: string): Promise<{ granted: boolean }[]> {
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  const { rows } = await client.query(
+    `SELECT l.granted FROM pg_locks l, (SELECT hashtextextended($1, 0) AS k) d
+      WHERE l.locktype = 'advisory' AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid::bigint = (d.k >> 32) & 4294967295 AND l.objid::bigint = d.k & 4294967295`,
+    [owner],
+  )
+  await client.end()
+  return rows
+}
+const isWaitedFor = async (owner: string) => (await locksOf(owner)).some(({ granted }) => !granted)
+
+/** First in the queue for these locks: has them the moment their connections break, and keeps them until it ends. */
+async function rivalFor(...owners: string[]) {
+  const clients = await Promise.all(
+    owners.map(async (owner) => {
+      const client = new pg.Client({ connectionString: database.url })
+      await client.connect()
+      const taken = client.query('SELECT pg_advisory_lock(hashtextextended($1, 0))', [owner])
+      await eventually('the queue', () => isWaitedFor(owner))
+      return { client, taken }
+    }),
+  )
+  return {
+    taken: Promise.all(clients.map(({ taken }) => taken)),
+    end: () => Promise.all(clients.map(({ client }) => client.end())),
+  }
+}
+
+/** How often this core has noticed that its lock is lost. */
+function losses() {
+  const lines: Record<string, unknown>[] = []
+  const isLoss = ({ msg }: Record<string, unknown>) => String(msg).startsWith('the liveness lock is lost')
+  return { log: (line: Record<string, unknown>) => void lines.push(line), count: () => lines.filter(isLoss).length }
+}
+
+/** Each time that a drain of this core asks whether it may begin: null until it is answered, then whether the lock was held. */
+function asksToBegin({ core, liveness }: TestCore): (boolean | null)[] {
+  const asks: (boolean | null)[] = []
+  const { whenAlive } = core.leases
+  core.leases.whenAlive = async (signal) => {
+    const n = asks.push(null) - 1
+    const may = await whenAlive(signal)
+    asks[n] = liveness.isHeld()
+    return may
+  }
+  return asks
+}
+
 /** Ends the liveness connections of this database, as a restart of the server does. */
 async function freeAllLocks(): Promise<number> {
   const client = new pg.Client({ connectionString: database.url })
@@ -95,15 +149,37 @@ async function freeAllLocks(): Promise<number> {
 }
 
 describe('a killed process', () => {
-  it('REC-33, CLAIM-27: another process takes its sessions over after the grace, long before the lease, and they run on', async () => {
-    const a = await open()
-    const b = await open({ recovers: true })
+  it('REC-33, CLAIM-27: another process takes its sessions over at the grace, within one scan interval and long before the lease, and they run on', async () => {
+    const config = { leaseMs: 600_000, renewMs: 300_000, livenessGraceMs: 2000, scanMs: 5000 }
+    const a = await open({ config })
+    const clock = testClock()
+    let time = 0
+    const b = await open({ recovers: true, clock, livenessNow: () => time, config })
+    await clock.armed(5000)
     provider.script(reply(text('half'), hang()), reply(text('whole'), finish()))
     const first = provider.requests.length
     const sessionId = await running(a.core)
     await eventually('kept text', () => b.core.db.chunk.count({ where: { sessionId } }))
+    const { expiresAt } = await b.core.db.claim.findUniqueOrThrow({ where: { sessionId } })
     await a.kill()
+    await eventually('the lock to be free', async () => (await locksOf(a.core.owner)).length === 0)
+    const died = clock.now()
+    // The next scan sees it free for the first time, and looks again until the grace is over.
+    await clock.advance(5000)
+    await clock.armed(500)
+    time = 1999
+    await b.liveness.whenHeld()
+    await clock.advance(500)
+    await clock.armed(1)
+    expect(await typesOf(b.core, sessionId)).not.toContain('step.recovered')
+    time = 2000
+    await b.liveness.whenHeld()
+    await clock.advance(1)
     await eventually('the run', async () => (await typesOf(b.core, sessionId)).includes('step.ended'))
+    // Beyond the time until a scan sees it free no other scan was waited for.
+    expect(clock.now() - died).toBeLessThan(5000 + 5000)
+    const [at] = await b.core.db.$queryRaw<{ now: Date }[]>`SELECT holdfast_now() AS now`
+    expect(expiresAt.getTime() - at!.now.getTime()).toBeGreaterThan(500_000)
     await b.core.coordinator.idle()
     expect(provider.requests).toHaveLength(first + 2)
     expect(await ofType(b.core, sessionId, 'step.recovered')).toMatchObject([{ phase: 'UNKNOWN', handover: false }])
@@ -127,15 +203,19 @@ describe('a killed process', () => {
   })
 
   it('REC-34: an owner that holds its lock is left alone until its lease has run out', async () => {
-    const b = await open()
+    let time = 0
+    const b = await open({ livenessNow: () => time })
     quiet(b.core)
     const owner = newOwnerId()
     const stopped = await live(owner, 400)
     await stopped.whenHeld()
     const cut = await cutOff(b.core, { owner, leaseMs: 30_000 })
-    await b.recovery.scan()
-    await new Promise((resolve) => setTimeout(resolve, 500))
-    expect(await b.recovery.scan()).toMatchObject({ taken: 0 })
+    // However long it is looked at.
+    for (const at of [0, 401, 60_000]) {
+      time = at
+      await b.liveness.whenHeld()
+      expect(await b.recovery.scan()).toMatchObject({ taken: 0 })
+    }
     expect(await hasClaim(b.core, cut.sessionId)).toBe(true)
     await database.shiftClock(31_000)
     expect(await b.recovery.scan()).toMatchObject({ taken: 1 })
@@ -175,24 +255,50 @@ describe('what a free lock proves', () => {
     await stopHere(core, cut)
   })
 
-  it('CLAIM-24: a restart frees all locks at once: no claim of a living owner is taken over, and each holds its lock again', async () => {
-    const a = await open({ recovers: true, config: { livenessGraceMs: 1500 } })
-    const b = await open({ recovers: true, config: { livenessGraceMs: 1500 } })
+  it('CLAIM-24: a restart frees all locks at once: no claim of a living owner is taken over, and each holds its lock again before it starts anything', async () => {
+    const lost = { a: losses(), b: losses() }
+    const a = await open({ recovers: true, log: lost.a.log, config: { livenessGraceMs: 1500 } })
+    const b = await open({ recovers: true, log: lost.b.log, config: { livenessGraceMs: 1500 } })
     const held = gate()
     provider.script(reply([{ kind: 'wait', gate: held.promise }], text('undisturbed'), finish()))
     const first = provider.requests.length
     const sessionId = await running(a.core)
     await provider.request(first)
-    for (let n = 0; n < 3; n++) {
+    const bothLost = (n: number) =>
+      eventually(`loss ${n} in both`, async () => lost.a.count() === n && lost.b.count() === n)
+    for (let n = 1; n <= 3; n++) {
       expect(await freeAllLocks()).toBeGreaterThanOrEqual(2)
+      await bothLost(n)
       await eventually('both locks', async () => a.liveness.isHeld() && b.liveness.isHeld())
       await b.recovery.scan()
     }
+
+    // And once more, with work that comes before either has its lock again.
+    const rival = await rivalFor(a.core.owner, b.core.owner)
+    expect(await freeAllLocks()).toBeGreaterThanOrEqual(2)
+    await rival.taken
+    await bothLost(4)
+    const asks = { a: asksToBegin(a), b: asksToBegin(b) }
+    provider.script(reply(text('later'), finish()), reply(text('later'), finish()))
+    const later = [await running(a.core), await running(b.core)]
+    await eventually('both to ask', async () => asks.a.length > 0 && asks.b.length > 0)
+    expect(await b.recovery.scan()).toMatchObject({ taken: 0 })
+    // A bell may make one ask again.
+    expect(new Set([...asks.a, ...asks.b])).toEqual(new Set([null]))
+    for (const id of later) expect(await typesOf(b.core, id)).toEqual(['session.created', 'prompt.admitted'])
+    expect(provider.requests).toHaveLength(first + 1)
+    await rival.end()
+    for (const [n, { core }] of [a, b].entries())
+      await eventually('the later run', async () => (await typesOf(core, later[n]!)).includes('execution.settled'))
+    expect([...asks.a, ...asks.b]).not.toContain(null)
+    expect([asks.a[0], asks.b[0]]).toEqual([true, true])
     held.open()
     await a.core.coordinator.idle()
-    expect(await typesOf(a.core, sessionId)).not.toContain('step.recovered')
-    expect(await ofType(a.core, sessionId, 'execution.settled')).toMatchObject([{ outcome: 'SUCCEEDED' }])
-    expect(provider.requests).toHaveLength(first + 1)
+    for (const id of [sessionId, ...later]) {
+      expect(await typesOf(a.core, id)).not.toContain('step.recovered')
+      expect(await ofType(a.core, id, 'execution.settled')).toMatchObject([{ outcome: 'SUCCEEDED' }])
+    }
+    expect(provider.requests).toHaveLength(first + 3)
   })
 
   it('what was seen over a connection that broke does not count', async () => {
@@ -237,8 +343,11 @@ describe('what a free lock proves', () => {
     expect(await rival.holding(owner, async () => 'worked too')).toBeNull()
     const back = await live(owner, 400)
     const abort = new AbortController()
-    setTimeout(() => abort.abort(), 300)
-    expect(await back.whenHeld(abort.signal)).toBe(false)
+    const waited = back.whenHeld(abort.signal)
+    await eventually('it to wait for its lock', () => isWaitedFor(owner))
+    expect(back.isHeld()).toBe(false)
+    abort.abort()
+    expect(await waited).toBe(false)
     working.open()
     expect(await work).toBe('worked')
     expect(await back.whenHeld()).toBe(true)
@@ -247,15 +356,19 @@ describe('what a free lock proves', () => {
   it('CLAIM-23: a process that lost its lock does not hold it until it is granted again', async () => {
     const a = await open()
     expect(a.liveness.isHeld()).toBe(true)
+    const rival = await rivalFor(a.core.owner)
     a.link.cut()
     await eventually('the loss', async () => !a.liveness.isHeld())
+    await rival.taken
     let granted = false
     const waited = a.liveness.whenHeld().then((held) => {
       granted = held
     })
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    expect(granted).toBe(false)
     a.link.mend()
+    // Connected again, and in the queue.
+    await eventually('it to wait for its lock', () => isWaitedFor(a.core.owner))
+    expect([granted, a.liveness.isHeld()]).toEqual([false, false])
+    await rival.end()
     await waited
     expect(granted).toBe(true)
     expect(a.liveness.isHeld()).toBe(true)
@@ -264,27 +377,22 @@ describe('what a free lock proves', () => {
 
 it('CLAIM-23: while another process has its lock, an owner that lives makes no request; it goes on once it is granted again', async () => {
   const a = await open({ config: { livenessGraceMs: 400 } })
-  const rival = new pg.Client({ connectionString: database.url })
-  await rival.connect()
-  // First in the queue for the lock: it gets it the moment the owner's connection breaks.
-  const taken = rival.query('SELECT pg_advisory_lock(hashtextextended($1, 0))', [a.core.owner])
-  await eventually('the queue', async () => {
-    const rows = await a.core.db.$queryRaw<
-      unknown[]
-    >`SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
-    return rows.length > 0
-  })
+  const rival = await rivalFor(a.core.owner)
   await freeAllLocks()
-  await taken
+  await rival.taken
   await eventually('the loss', async () => !a.liveness.isHeld())
+  const asks = asksToBegin(a)
   provider.script(reply(text('at last'), finish()))
   const first = provider.requests.length
   const sessionId = await running(a.core)
-  await eventually('the prompt', async () => (await typesOf(a.core, sessionId)).includes('prompt.admitted'))
-  await new Promise((resolve) => setTimeout(resolve, 300))
+  await eventually('it to ask', async () => asks.length > 0)
+  await typesOf(a.core, sessionId)
+  expect(asks).toEqual([null])
+  expect(await typesOf(a.core, sessionId)).toEqual(['session.created', 'prompt.admitted'])
   expect(provider.requests).toHaveLength(first)
   await rival.end()
   await a.core.coordinator.idle()
+  expect(asks[0]).toBe(true)
   expect(provider.requests).toHaveLength(first + 1)
   expect(await ofType(a.core, sessionId, 'text.ended')).toMatchObject([{ text: 'at last' }])
 })

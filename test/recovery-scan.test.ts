@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { event, noUsage } from '../src/events.ts'
-import { continuationIdOf, newMessageId, recoveryIdOf } from '../src/ids.ts'
+import { continuationIdOf, newMessageId, newQuarantineId, recoveryIdOf } from '../src/ids.ts'
 import { createRecovery } from '../src/recovery/resolver.ts'
 import { takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
@@ -8,6 +8,7 @@ import { testClock } from './support/clock.ts'
 import { eventually, startCore, type TestCore } from './support/core.ts'
 import {
   type CutOff,
+  calledTool,
   cutOff,
   hasClaim,
   inconsistencies,
@@ -20,6 +21,7 @@ import {
 } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { finish, type Provider, reply, startProvider, text } from './support/provider.ts'
+import { statementsDuring } from './support/statements.ts'
 
 // The scans (design section 9). In the first part wakes are only counted; in the second sessions really run.
 
@@ -85,12 +87,24 @@ describe('what a scan finds', () => {
     await settleDown(core, cut)
   })
 
-  it('REC-21: 250 expired SAFE claims are cleared in pages of 100', async () => {
+  it('REC-21: 250 expired SAFE claims are cleared in pages of 100 by a key cursor', async () => {
     const { core, recovery } = await open()
     quiet(core)
     const cuts = await Promise.all(Array.from({ length: 250 }, () => cutOff(core)))
     await core.db.claim.updateMany({ data: { phase: 'SAFE' } })
-    expect(await recovery.scan()).toMatchObject({ taken: 250, failed: 0 })
+    const keys = await core.db.$queryRaw<{ expiry: string; id: string }[]>`
+      SELECT "expiresAt"::text AS expiry, "sessionId" AS id FROM "Claim" ORDER BY "expiresAt", "sessionId"`
+    expect(keys).toHaveLength(250)
+    const bound: unknown[][] = []
+    const scanning = async () => expect(await recovery.scan()).toMatchObject({ taken: 250, failed: 0 })
+    const statements = await statementsDuring(new URL(database.url).pathname.slice(1), scanning, bound)
+    const pages = bound.filter((_, n) => /FROM "Claim" c\s+WHERE c."expiresAt" <= .* LIMIT/s.test(statements[n]!))
+    // Each from behind the last row of the one before.
+    expect(pages).toEqual([
+      ['-infinity', '', 100],
+      [keys[99]!.expiry, keys[99]!.id, 100],
+      [keys[199]!.expiry, keys[199]!.id, 100],
+    ])
     expect(await core.db.claim.count()).toBe(0)
     expect(await core.db.recovery.count({ where: { sessionId: { in: cuts.map(({ sessionId }) => sessionId) } } })).toBe(
       0,
@@ -121,18 +135,17 @@ describe('what a scan finds', () => {
       1,
     )
 
-    for (let n = 0; n < 20; n++) expect(await recovery.scan()).toMatchObject({ quarantined: 0, taken: 0 })
+    for (let n = 0; n < 100; n++) expect(await recovery.scan()).toMatchObject({ quarantined: 0, taken: 0, failed: 0 })
     const again = await open()
     quiet(again.core)
     expect(await again.recovery.scan()).toMatchObject({ quarantined: 0, taken: 0 })
+    // Nor does it keep the scans from what comes later.
+    const later = await cutOff(core)
+    expect(await again.recovery.scan()).toMatchObject({ quarantined: 0, taken: 1 })
+    await settleDown(core, later)
     expect(await core.db.event.count({ where: { type: 'quarantine.opened' } })).toBe(101)
     expect(await core.metrics.text()).toContain('holdfast_quarantined 101')
 
-    // REC-43: what is armed in a session that is set aside is not woken.
-    const woken = quiet(core)
-    await bad[0]!.append([prompt(newMessageId())])
-    await recovery.scan()
-    expect(woken).not.toContain(bad[0]!.sessionId)
     await core.db.claim.deleteMany()
     for (const cut of [...bad, unreadable]) {
       const { id } = entries.find(({ sessionId }) => sessionId === cut.sessionId)!
@@ -234,6 +247,87 @@ describe('what a scan finds', () => {
     expect(await recovery.scan()).toMatchObject({ woken: 0 })
     await core.db.input.updateMany({ where: { sessionId: armed }, data: { wakePending: false } })
     expect(await core.metrics.text()).toContain('holdfast_parked 1')
+  })
+
+  it.each([
+    ['an armed input', false],
+    ['a decided interaction', true],
+  ])('REC-43: %s without a claim is woken, but not in a session that is parked or set aside', async (_, decided) => {
+    const { core, recovery } = await open()
+    const woken = quiet(core)
+    /** A session without a claim that owes this and nothing else. */
+    const owing = async () => {
+      const cut = await inStep(core)
+      const { messageId, executionId, sessionId } = cut
+      const usage = noUsage
+      if (decided) {
+        // Of two one stays open: the session would wait, but for the other one.
+        const interactionId = `req_.${executionId.slice(5)}`
+        const asked = (callId: string, index: number) => [
+          ...calledTool(messageId, callId, index),
+          event('interaction.requested', {
+            interactionId: `${interactionId}${callId}`,
+            kind: 'APPROVAL',
+            messageId,
+            callId,
+            name: 'work',
+            toolInput: {},
+            prompt: 'May it run?',
+            options: [],
+            expiresAt: null,
+          }),
+        ]
+        await cut.append([
+          ...asked('c0', 0),
+          ...asked('c1', 1),
+          event('step.streamed', { messageId }),
+          event('execution.settled', { executionId, outcome: 'WAITING', retryAt: null }),
+        ])
+        await core.db.claim.delete({ where: { sessionId } })
+        await cut.append([
+          event('interaction.settled', {
+            interactionId: `${interactionId}c0`,
+            state: 'APPROVED',
+            answer: null,
+            feedback: null,
+            editedInput: null,
+            remember: false,
+          }),
+        ])
+      } else {
+        await cut.append([
+          event('step.ended', { messageId, finish: 'stop', usage, continues: false }),
+          event('execution.settled', { executionId, outcome: 'SUCCEEDED', retryAt: null }),
+        ])
+        await core.db.claim.delete({ where: { sessionId } })
+        await cut.append([prompt(newMessageId())])
+      }
+      return cut
+    }
+    /** What sets a session apart from the others may disarm it: forced back, so that this alone has to hold the scan off. */
+    const arm = async ({ sessionId }: CutOff) => {
+      const data = { wakePending: true }
+      const armed = decided
+        ? core.db.interaction.updateMany({ where: { sessionId, state: 'APPROVED' }, data })
+        : core.db.input.updateMany({ where: { sessionId, state: 'PENDING' }, data })
+      expect(await armed).toEqual({ count: 1 })
+    }
+    const [free, parked, aside] = [await owing(), await owing(), await owing()]
+    await parked.append([event('session.parked', { reason: 'tested' })])
+    const quarantineId = newQuarantineId()
+    const opened = { executionId: aside.executionId, quarantineKind: 'EXECUTION', reason: 'tested' } as const
+    await aside.append([event('quarantine.opened', { quarantineId, ...opened })])
+    for (const cut of [free, parked, aside]) await arm(cut)
+    for (let n = 0; n < 3; n++) expect(await recovery.scan()).toMatchObject({ woken: 1, failed: 0 })
+    expect(woken).toEqual([free.sessionId, free.sessionId, free.sessionId])
+
+    // Each is woken by the same scan once nothing sets it apart any more.
+    await parked.append([event('session.resume_requested', {})])
+    await aside.append([event('quarantine.resolved', { quarantineId, action: 'RETRY' })])
+    for (const cut of [parked, aside]) await arm(cut)
+    expect(await recovery.scan()).toMatchObject({ woken: 3 })
+    expect(woken.slice(3).toSorted()).toEqual([free, parked, aside].map(({ sessionId }) => sessionId).toSorted())
+    for (const cut of [free, parked, aside]) await settleDown(core, cut)
   })
 
   it('REC-44: a session given back with a step owed is woken when its time has come by the database, not before', async () => {
@@ -423,20 +517,51 @@ describe('what runs after it', () => {
     expect(added[2]!.appendId).toBe(added[3]!.appendId)
   })
 
-  it('REC-28: a parked session runs on after a resume, the continuation first', async () => {
+  it.each([
+    ['a resume', 'resume'],
+    ['a new armed prompt', 'prompt'],
+  ])('REC-28: a parked session with inputs that wait runs on after %s, the continuation first', async (_, by) => {
     const { core, recovery } = await open()
     const cut = await inStep(core, { leaseMs: -25 * 3_600_000 })
+    const { sessionId } = cut
+    const waiting = { steer: newMessageId(), queued: newMessageId() }
+    await cut.append([
+      prompt(waiting.steer, false, 'a steer'),
+      event('prompt.admitted', {
+        messageId: waiting.queued,
+        inputKind: 'PROMPT',
+        text: 'a queued one',
+        attachments: [],
+        delivery: 'QUEUE',
+        requestExecution: false,
+      }),
+    ])
     const before = provider.requests.length
     await recovery.scan()
     await recovery.scan()
     await core.coordinator.idle()
     expect(provider.requests).toHaveLength(before)
-    provider.script(say('back again'))
-    await cut.append([event('session.resume_requested', {})])
+    const parked = await core.db.session.findUniqueOrThrow({ where: { id: sessionId } })
+    expect(parked.parkedReason).not.toBeNull()
+    const news = newMessageId()
+    provider.script(say('back again'), say('and the last'))
+    await cut.append(by === 'resume' ? [event('session.resume_requested', {})] : [prompt(news, true, 'a new one')])
     await recovery.scan()
-    await idle(core, cut.sessionId)
-    expect(asked(-1).at(-1)).toBe('user: "continue"')
-    expect((await core.db.session.findUniqueOrThrow({ where: { id: cut.sessionId } })).parkedReason).toBeNull()
+    await idle(core, sessionId)
+    expect(provider.requests).toHaveLength(before + 2)
+    const promotions = (await cut.events()).filter(({ type }) => type === 'prompt.promoted')
+    expect(promotions.map(({ payload }) => (payload as { messageId: string }).messageId)).toEqual([
+      cut.promptId,
+      continuationIdOf(cut.executionId),
+      waiting.steer,
+      ...(by === 'resume' ? [] : [news]),
+      waiting.queued,
+    ])
+    const said = ['user: "continue"', 'user: "a steer"', ...(by === 'resume' ? [] : ['user: "a new one"'])]
+    expect(asked(-2).slice(-said.length)).toEqual(said)
+    expect(asked(-1).at(-1)).toBe('user: "a queued one"')
+    const session = await core.db.session.findUniqueOrThrow({ where: { id: sessionId } })
+    expect(session).toMatchObject({ parkedReason: null, recoveries: 0 })
   })
 
   it('REC-14: scans of three processes at once, twice, give one outcome', async () => {

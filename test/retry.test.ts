@@ -3,6 +3,7 @@ import { resumeSession } from '../src/runner/resume.ts'
 import { sessionStream } from '../src/session-stream.ts'
 import type { StreamItem } from '../src/stream-item.ts'
 import { eventually, type TestCore } from './support/core.ts'
+import { cutOff, quiet } from './support/cut-off.ts'
 import {
   cut,
   errorBody,
@@ -355,10 +356,14 @@ describe('a back-off', () => {
     },
   )
 
-  it('RETRY-11: goes on being renewed, so that its claim outlives the first lease', async () => {
+  it('RETRY-11: goes on being renewed, so that its claim outlives the first lease and no other process takes it over', async () => {
     const { core } = await stage.start({ config: { renewMs: 20 } })
+    const b = await stage.start()
+    quiet(b.core)
     const { s, delay } = await failed(core, ...status(503))
-    const { expiresAt } = (await stage.claim(s))!
+    const { expiresAt, executionId } = (await stage.claim(s))!
+    // Another one's, which nobody renews: that the scans below do take what has run out.
+    const gone = await cutOff(b.core, { leaseMs: 30_000 })
     try {
       for (const ms of [20_000, 40_000]) {
         await stage.database.shiftClock(ms)
@@ -366,8 +371,11 @@ describe('a back-off', () => {
           'a renewal',
           async () => (await stage.claim(s))!.expiresAt.getTime() > expiresAt.getTime() + ms - 5000,
         )
+        expect(await b.recovery.scan()).toMatchObject({ taken: ms > 30_000 ? 1 : 0, failed: 0 })
       }
-      expect(await stage.claim(s)).toMatchObject({ owner: core.owner, phase: 'CONTINUE' })
+      expect(await gone.types(3)).toEqual(['step.recovered'])
+      expect(await stage.claim(s)).toMatchObject({ owner: core.owner, phase: 'CONTINUE', executionId })
+      expect(await stage.types(s)).not.toContain('step.recovered')
       stage.provider.script(ok())
       await stage.clock.advance(delay)
       await core.coordinator.idle()

@@ -8,7 +8,7 @@ import { passTime, resetTime } from './support/asking.ts'
 import { eventually } from './support/core.ts'
 import { quiet } from './support/cut-off.ts'
 import { finish, gate, hang, reply, text, toolCall, wait } from './support/provider.ts'
-import { instant, newId, probe, prompt, tenant, useStage } from './support/stage.ts'
+import { instant, interrupt, newId, probe, prompt, tenant, useStage } from './support/stage.ts'
 import { statementsDuring } from './support/statements.ts'
 
 const stage = useStage()
@@ -16,7 +16,7 @@ afterEach(() => resetTime(stage))
 
 const leaseMs = 120_000
 
-it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, promotion, tool, compaction, release, chunk, renewal and provider', async () => {
+it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, promotion, step end, interrupt settlement, tool, compaction, release, chunk, renewal and provider', async () => {
   const look = instant('look')
   const work = probe('work')
   const a = await stage.start({ tools: [look.tool, work.tool], config: { leaseMs, renewMs: 600_000, pollMs: 600_000 } })
@@ -86,7 +86,8 @@ it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, pr
   const calls = (name: string) => reply(toolCall(name, {}), finish('tool_calls'))
 
   // Two of the sessions need a past, which comes first, as the core is idle then.
-  const names = 'summing summarising publishing promoting calling working dispatching releasing chunking waiting asking'
+  const names =
+    'summing summarising publishing promoting calling working dispatching releasing chunking ending interrupting waiting asking'
   const sessions: string[] = []
   for (const _ of names.split(' ')) sessions.push(await stage.session())
   const [
@@ -99,6 +100,8 @@ it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, pr
     dispatching,
     releasing,
     chunking,
+    ending,
+    interrupting,
     waiting,
     asking,
   ] = sessions
@@ -133,6 +136,17 @@ it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, pr
   const dispatches = await stopAt(dispatching!, 'tool.started', 'behind', () => prompt(core, dispatching!))
   stage.provider.script(reply(text('d'), finish()))
   const releases = await stopAt(releasing!, 'execution.settled', 'before', () => prompt(core, releasing!))
+  stage.provider.script(reply(text('e'), finish()))
+  const ends = await stopAt(ending!, 'step.ended', 'before', () => prompt(core, ending!))
+  stage.provider.script(reply(text('f'), hang()))
+  await prompt(core, interrupting!)
+  await stage.logged(interrupting!, 'text.started')
+  // Asked for by the other process, and it stops: its cleanup is what comes too late.
+  let stopped: Promise<unknown> = Promise.resolve()
+  const cleansUp = await stopAt(interrupting!, 'step.interrupted', 'before', () => {
+    stopped = interrupt(b.core, interrupting!)
+  })
+  expect(core.leases.heldBy(interrupting!)).toMatchObject({ ended: 'cancelled' })
   const asks = await stopAt(asking!, 'step.started', 'behind', () => prompt(core, asking!))
   const summarises = await stopAt(summarising!, 'compaction.started', 'behind', () => compaction(summarising!))
   stage.provider.expectDone()
@@ -145,7 +159,9 @@ it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, pr
     bells.push(sessionId)
   }
   await passTime(stage, leaseMs + 10_000)
-  expect(await b.recovery.scan()).toMatchObject({ taken: sessions.length, failed: 0, quarantined: 0 })
+  // What was asked to stop is settled for its lapsed owner by the process that waits for it; a scan would set it aside.
+  expect(await stopped).toMatchObject({ type: 'InterruptSessionPayload', interrupted: true })
+  expect(await b.recovery.scan()).toMatchObject({ taken: sessions.length - 1, failed: 0, quarantined: 0 })
   for (const sessionId of sessions) {
     const executionId = newExecutionId()
     const claimed = await b.core.eventLog.append({
@@ -186,6 +202,8 @@ it('CLAIM-07 to CLAIM-11: a stale owner that wakes is refused at publication, pr
     ['promotion', promoting!, 'prompt.promoted', promotes],
     ['the start of a tool', calling!, 'tool.started', startsTool],
     ['the result of a tool', working!, 'tool.succeeded', () => workIsDone('late')],
+    ['the end of a step', ending!, 'step.ended', ends],
+    ['the settlement of an interrupt', interrupting!, 'step.interrupted', cleansUp],
     ['publication', publishing!, 'text.ended', speaks.open],
     ['compaction', summing!, 'compaction.ended', sums.open],
     ['release', releasing!, 'execution.settled', releases],

@@ -1,12 +1,13 @@
 // Every commit and every call to the outside of the core is a point. Each scenario runs once to count its points; then once for each point
 // and mode, and there the incarnation dies. CRASH_SAMPLE=n: the three shortest scenarios whole, n of the other deaths drawn by CRASH_SEED
-// (by default the day). CRASH_ONLY and CRASH_PLAN (parts of a scenario's name and of a plan as it is printed) play a part again.
+// (by default the day), one of each scenario at least. CRASH_ONLY and CRASH_PLAN (parts of a scenario's name and of a plan as it is
+// printed) play a part again.
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { shown } from '../support/checker.ts'
 import { random } from '../support/random.ts'
 import { inLanes, type Lane, openLane } from './lanes.ts'
-import { plansAfter, plansFor, sampleOf, shownPlan } from './plans.ts'
+import { plansAfter, plansFor, sampleOf, sampleOfEach, shownPlan } from './plans.ts'
 import { scenarios } from './scenarios.ts'
 import { type Plan, type Played, play, type Scenario } from './world.ts'
 
@@ -86,7 +87,7 @@ beforeAll(async () => {
     .slice(0, 3)
   const others = scenarios.filter((each) => wholes.has(each) && !shortest.includes(each))
   const all = others.flatMap((scenario) => wholes.get(scenario)!.map((plan) => ({ scenario, plan })))
-  const drawn = sample === null ? all : sampleOf(all, sample, random(seed))
+  const drawn = sample === null ? all : sampleOfEach(all, sample, random(seed), ({ scenario }) => scenario)
   for (const scenario of shortest) chosen.set(scenario, wholes.get(scenario)!)
   for (const scenario of others) chosen.set(scenario, [])
   for (const { scenario, plan } of drawn) chosen.get(scenario)!.push(plan)
@@ -103,21 +104,31 @@ afterAll(async () => {
 })
 
 for (const scenario of scenarios.filter(isWanted)) {
-  it(`${scenario.proves}: ${scenario.name}: whatever it dies of, nothing is lost, doubled or stuck`, async () => {
+  it(`${scenario.proves}: ${scenario.name}: whatever it dies of, nothing is lost, doubled or stuck`, async ({
+    skip,
+  }) => {
     const single: { plan: Plan; played: Played }[] = []
     followed.set(scenario, single)
-    await playAll(scenario, chosen.get(scenario)!, counts.get(scenario.name)!, (plan, played) => {
+    // Without a death nothing is proven; a part of the plans that was asked for by name may leave a scenario out.
+    const plans = chosen.get(scenario)!
+    if (onlyPlan === '') expect(plans).not.toEqual([])
+    if (plans.length === 0) return skip(`no plan of this scenario has ${onlyPlan}`)
+    await playAll(scenario, plans, counts.get(scenario.name)!, (plan, played) => {
       if (shortest.includes(scenario)) single.push({ plan, played })
     })
   })
 }
 
 if (onlyPlan === '')
-  it('REC-14, REC-36: a second death during the recovery from the first, in the three shortest scenarios', async () => {
+  it('REC-14, REC-36: a second death during the recovery from the first, in the three shortest scenarios', async ({
+    skip,
+  }) => {
+    if (shortest.length === 0) return skip('what was asked for by name has none of them')
     for (const scenario of shortest) {
       const pairs = (followed.get(scenario) ?? []).flatMap(({ plan, played }) => plansAfter(plan, played))
       const count = { points: pairs.length / 2, deaths: pairs.length, played: 0, again: 0 }
       counts.set(`${scenario.name}, pairs`, count)
+      expect(pairs, scenario.name).not.toEqual([])
       const drawn = sample === null ? pairs : sampleOf(pairs, Math.ceil(sample / 10), random(seed + 1))
       await playAll(scenario, drawn, count)
     }

@@ -32,3 +32,17 @@ export function sampleOf<T>(all: readonly T[], size: number, random: Random): T[
     .sort((a, b) => a - b)
     .map((n) => all[n]!)
 }
+
+/** A sample of `size` in which every group of them has at least one; in their order. */
+export function sampleOfEach<T, G>(all: readonly T[], size: number, random: Random, groupOf: (one: T) => G): T[] {
+  const groups = new Map<G, T[]>()
+  for (const one of all) {
+    const group = groups.get(groupOf(one))
+    if (group === undefined) groups.set(groupOf(one), [one])
+    else group.push(one)
+  }
+  const drawn = new Set([...groups.values()].flatMap((group) => sampleOf(group, 1, random)))
+  const rest = all.filter((one) => !drawn.has(one))
+  for (const one of sampleOf(rest, Math.max(0, size - drawn.size), random)) drawn.add(one)
+  return all.filter((one) => drawn.has(one))
+}

@@ -20,6 +20,8 @@ export interface CoreOptions {
   /** Over what an empty environment gives. Times are in ms. */
   config?: Partial<Config>
   clock?: Clock
+  /** By which other processes' locks count as free for so long, in monotonic ms; that of the process if it is not given. */
+  livenessNow?: () => number
   /** Scans run from the start on, as in a server; else only when the test asks for one. */
   recovers?: boolean
   /** Lines of the log, parsed; else it is silent. */
@@ -54,6 +56,7 @@ export async function startCore({
   tools = [],
   config: over,
   clock,
+  livenessNow,
   recovers,
   log: said,
 }: CoreOptions): Promise<TestCore> {
@@ -67,7 +70,13 @@ export async function startCore({
   const ownTools = [...config.tools, ...tools.map(prepared)]
   const mcp = createMcp({ servers: config.mcpServers, log, taken: ownTools.map(({ name }) => name) })
   const stopping = new AbortController()
-  const liveness = createLiveness({ url: link.url, owner, graceMs: config.livenessGraceMs, log })
+  const liveness = createLiveness({
+    url: link.url,
+    owner,
+    graceMs: config.livenessGraceMs,
+    log,
+    ...(livenessNow && { now: livenessNow }),
+  })
   const { core, close: closeCore } = createCore({
     config,
     log,
