@@ -253,6 +253,32 @@ describe('the console', () => {
     await page.unroute('**/graphql')
   })
 
+  it('a prompt for which the browser has no room left is sent all the same', async () => {
+    const { page } = one
+    // What the page keeps for a reload shares a few megabytes with whatever else is kept.
+    const left = await page.evaluate(() => {
+      let size = 2 ** 23
+      for (let filler = ''; size >= 1; size = Math.floor(size / 2))
+        try {
+          sessionStorage.setItem('filler', filler + 'x'.repeat(size))
+          filler += 'x'.repeat(size)
+        } catch {}
+      try {
+        sessionStorage.setItem('holdfast.outbox', 'x'.repeat(100))
+        return 'room'
+      } catch (error) {
+        return (error as Error).name
+      }
+    })
+    expect(left).toBe('QuotaExceededError')
+    try {
+      await say(page, `no room for this one ${'and more '.repeat(50)}`)
+      await until(() => conversation(page)).toContain('You wrote: no room for this one')
+    } finally {
+      await page.evaluate(() => sessionStorage.removeItem('filler'))
+    }
+  })
+
   it('a session that the server refuses gives its prompt back', async () => {
     const { page } = one
     const before = page.url()

@@ -35,14 +35,21 @@ function kept(): Outgoing[] {
 
 export const outbox = createStore<readonly Outgoing[]>(kept())
 
-outbox.subscribe(() => {
+outbox.subscribe(() => keep(outbox.get()))
+
+/**
+ * Keeps for a reload what the browser has room for, the shorter prompts first: the others are sent from memory all the same. Never throws, as
+ * whoever writes to the outbox goes on to send.
+ */
+function keep(unsent: readonly Outgoing[]): void {
   try {
-    sessionStorage.setItem(key, JSON.stringify(outbox.get()))
+    sessionStorage.setItem(key, JSON.stringify(unsent))
   } catch {
-    // Attachments beyond what a browser keeps for a page: these are sent from memory, and a reload asks for them again.
-    sessionStorage.setItem(key, JSON.stringify(outbox.get().filter(({ attachments }) => attachments.length === 0)))
+    if (unsent.length === 0) return
+    const sizes = unsent.map((one) => JSON.stringify(one).length)
+    keep(unsent.toSpliced(sizes.indexOf(Math.max(...sizes)), 1))
   }
-})
+}
 
 /** Sessions with a prompt on its way. */
 const sending = new Set<string>()
