@@ -1,16 +1,41 @@
 import type { Context } from './context.ts'
+import { refusal } from './refusal.ts'
+
+/**
+ * Entries of lists in one answer. What a document may ask for is bounded before (limits.ts), by what lists usually hold; this is what they do hold, each as
+ * often as it is asked for.
+ */
+export const answerItemsMax = 50_000
+const answered = new WeakMap<Context, number>()
+
+/** Each item of a subscription is an answer of its own. */
+export const startAnswer = (context: Context) => void answered.delete(context)
+
+function count(context: Context, entries: number): void {
+  const sum = (answered.get(context) ?? 0) + entries
+  answered.set(context, sum)
+  if (sum > answerItemsMax)
+    throw refusal(
+      'DOCUMENT_TOO_LARGE',
+      `the answer is too large: its lists have more than ${answerItemsMax} entries; ask for smaller pages or for fewer lists within lists`,
+    )
+}
 
 interface Batch<K, V> {
   keys: K[]
+  /** By the id of its key: where its answer stands, and how many wait for it. */
+  places: Map<string, { index: number; waiting: number }>
   answer: Promise<V[]>
 }
 
 /**
  * Makes many `load one` calls of one operation into one `load these`. `load` gets the keys of one turn of the event loop, at most
- * one call for each `args`, and answers in the order of its keys. Nothing is remembered beyond that turn: a mutation's
- * next field reads what is there then.
+ * one call for each `args` and each key once, and answers in the order of its keys. Lists count towards the size of the answer before any of them is
+ * gone through. Nothing is remembered beyond that turn: a mutation's next field reads what is there then.
  */
-export function batched<K, V, A = undefined>(load: (context: Context, keys: K[], args: A) => Promise<V[]>) {
+export function batched<K extends string | { id: string }, V, A = undefined>(
+  load: (context: Context, keys: K[], args: A) => Promise<V[]>,
+) {
   const gathering = new WeakMap<Context, Map<string, Batch<K, V>>>()
   return async (context: Context, key: K, args: A): Promise<V> => {
     const batches = gathering.get(context) ?? new Map<string, Batch<K, V>>()
@@ -19,15 +44,25 @@ export function batched<K, V, A = undefined>(load: (context: Context, keys: K[],
     let batch = batches.get(name)
     if (!batch) {
       const keys: K[] = []
-      const answer = endOfTurn().then(() => {
+      const places: Batch<K, V>['places'] = new Map()
+      const answer = endOfTurn().then(async () => {
         batches.delete(name)
-        return load(context, keys, args)
+        const values = await load(context, keys, args)
+        for (const { index, waiting } of places.values()) {
+          const value = values[index]
+          if (Array.isArray(value)) count(context, value.length * waiting)
+        }
+        return values
       })
-      batch = { keys, answer }
+      batch = { keys, places, answer }
       batches.set(name, batch)
     }
-    const index = batch.keys.push(key) - 1
-    return (await batch.answer)[index]!
+    // A key twice in a statement would bring its rows twice.
+    const id = typeof key === 'string' ? key : key.id
+    const place = batch.places.get(id) ?? { index: batch.keys.push(key) - 1, waiting: 0 }
+    place.waiting += 1
+    batch.places.set(id, place)
+    return (await batch.answer)[place.index]!
   }
 }
 

@@ -7,6 +7,7 @@ import type {
 import { builder } from './builder.ts'
 import { Delivery, InputKind, InputState } from './enums.ts'
 import { Node } from './node.ts'
+import { sessionOf } from './session-of.ts'
 import { Attachment } from './values.ts'
 
 export const SessionInput = builder.prismaObject('Input', {
@@ -16,7 +17,11 @@ export const SessionInput = builder.prismaObject('Input', {
     'Something that waits to enter the history, or has: a prompt, a continuation or a request for compaction.',
   fields: (t) => ({
     id: t.exposeID('id', { description: 'The id of the message that it becomes.' }),
-    session: t.relation('session', { description: 'The session that it was admitted to.' }),
+    session: t.prismaField({
+      type: 'Session',
+      description: 'The session that it was admitted to.',
+      resolve: (_query, row, _args, context) => sessionOf(context, row.sessionId, undefined),
+    }),
     kind: t.field({ type: InputKind, description: 'What it is.', resolve: (row) => row.kind as KindShape }),
     text: t.exposeString('text', { description: 'Its text, as it was sent.' }),
     attachments: t.field({

@@ -3,7 +3,9 @@ import { Prisma } from '../generated/prisma/client.ts'
 import { builder } from './builder.ts'
 import { InteractionKind, InteractionState } from './enums.ts'
 import { Node } from './node.ts'
+import { type Instant, rowsOverSessions } from './over-sessions.ts'
 import { connection, cursors, pageOf } from './page.ts'
+import { sessionOf } from './session-of.ts'
 
 export const Interaction = builder.prismaObject('Interaction', {
   interfaces: [Node],
@@ -11,7 +13,11 @@ export const Interaction = builder.prismaObject('Interaction', {
     'An approval or a question that a person has to settle. It is durable: restarts and weeks do not change it.',
   fields: (t) => ({
     id: t.exposeID('id', { description: 'Its id.' }),
-    session: t.relation('session', { description: 'The session that waits for it.' }),
+    session: t.prismaField({
+      type: 'Session',
+      description: 'The session that waits for it.',
+      resolve: (_query, row, _args, context) => sessionOf(context, row.sessionId, undefined),
+    }),
     kind: t.field({
       type: InteractionKind,
       description: 'What is asked for.',
@@ -57,7 +63,7 @@ export const Interaction = builder.prismaObject('Interaction', {
   }),
 })
 
-const inbox = cursors<readonly [string, string]>('interactions', ['time', 'text'])
+const inbox = cursors<Instant>('interactions', ['time', 'text'])
 
 builder.queryField('interactions', (t) =>
   t.connection(
@@ -70,20 +76,18 @@ builder.queryField('interactions', (t) =>
           description: 'true: those that wait for a person. false: those that are settled. null: both.',
         }),
       },
-      resolve: async (_root, args, { db, tenant }) => {
+      resolve: async (_root, args, context) => {
         const page = pageOf(args, inbox)
-        const beyond = (position: readonly [string, string], forward: boolean) => {
-          const at = Prisma.sql`(${new Date(position[0])}::timestamptz, ${position[1]})`
-          return forward ? Prisma.sql`(i."createdAt", i.id) > ${at}` : Prisma.sql`(i."createdAt", i.id) < ${at}`
-        }
-        const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
-        const rows = await db.$queryRaw<Prisma.InteractionGetPayload<object>[]>`
-          SELECT i.* FROM "Interaction" i JOIN "Session" s ON s.id = i."sessionId"
-          WHERE s.tenant = ${tenant}
-            AND ${args.open == null ? Prisma.sql`true` : args.open ? Prisma.sql`i.state = 'OPEN'` : Prisma.sql`i.state <> 'OPEN'`}
-            AND ${page.after ? beyond(page.after, true) : Prisma.sql`true`}
-            AND ${page.before ? beyond(page.before, false) : Prisma.sql`true`}
-          ORDER BY i."createdAt" ${direction}, i.id ${direction} LIMIT ${page.limit + 1}`
+        const rows = await rowsOverSessions<Prisma.InteractionGetPayload<object>>(context, page, {
+          table: Prisma.sql`"Interaction"`,
+          time: Prisma.sql`"createdAt"`,
+          where:
+            args.open == null
+              ? Prisma.sql`true`
+              : args.open
+                ? Prisma.sql`r.state = 'OPEN'`
+                : Prisma.sql`r.state <> 'OPEN'`,
+        })
         return connection(page, rows, inbox, (row) => [row.createdAt.toISOString(), row.id] as const)
       },
     },

@@ -1,5 +1,6 @@
 import {
   type DocumentNode,
+  type FieldNode,
   type FragmentDefinitionNode,
   GraphQLError,
   Kind,
@@ -7,17 +8,50 @@ import {
   type SelectionSetNode,
 } from 'graphql'
 import type { Plugin } from 'graphql-yoga'
+import { eventsMax } from './event/of-session.ts'
+import { pageSizeDefault, pageSizeMax } from './page.ts'
 
-/** What one document may cost. GraphiQL's introspection is 15 levels deep; a session with everything in it is 8. */
-export const documentLimits = { depth: 20, aliases: 200, fields: 2000, tokens: 10_000 } as const
+/**
+ * What one document may cost. GraphiQL's introspection is 15 levels deep; a session with everything in it is 8. `items`: the entries of its lists,
+ * with pages as long as they may be and other lists as long as they usually are at most, lists within lists multiplied; a page of 200 sessions with everything in them
+ * is 211 200. What lists really hold is counted as the answer grows (batched.ts).
+ */
+export const documentLimits = {
+  depth: 20,
+  aliases: 200,
+  fields: 2000,
+  items: 250_000,
+  verifySession: 1,
+  tokens: 10_000,
+} as const
 
 interface Size {
   depth: number
   aliases: number
   fields: number
+  items: number
+  /** Each replays a whole log in memory. */
+  verifySession: number
 }
 
-const nothing: Size = { depth: 0, aliases: 0, fields: 0 }
+const nothing: Size = { depth: 0, aliases: 0, fields: 0, items: 0, verifySession: 0 }
+
+const advice: Partial<Record<keyof Size, string>> = {
+  items:
+    '; lists within lists multiply: ask for smaller pages with `first` or `last` as a number, or for fewer lists within lists',
+  verifySession: '; ask one after the other',
+}
+
+/** Entries of the lists that are asked for by pages: where the document does not say, and where a variable says. */
+const pages: Record<string, { unsaid: number; most: number }> = {
+  sessions: { unsaid: pageSizeDefault, most: pageSizeMax },
+  messages: { unsaid: pageSizeDefault, most: pageSizeMax },
+  interactions: { unsaid: pageSizeDefault, most: pageSizeMax },
+  quarantine: { unsaid: pageSizeDefault, most: pageSizeMax },
+  events: { unsaid: 100, most: eventsMax },
+}
+/** And of those that come whole: a guess. */
+const whole: Record<string, number> = { inputs: 100, interactions: 100, recoveries: 100, quarantine: 100, parts: 10 }
 
 /** Refuses documents beyond the limits before validation, whose own cost grows with the square of some of them. */
 export function useDocumentLimits(): Plugin {
@@ -52,9 +86,9 @@ export function excessOf(document: DocumentNode): string | undefined {
   for (const definition of document.definitions) {
     if (definition.kind !== Kind.OPERATION_DEFINITION) continue
     const size = sizeOf(definition.selectionSet, fragments, known)
-    for (const what of ['depth', 'aliases', 'fields'] as const)
+    for (const what of Object.keys(nothing) as (keyof Size)[])
       if (size[what] > documentLimits[what])
-        return `the document is too large: ${what} ${size[what]}, the limit is ${documentLimits[what]}`
+        return `the document is too large: ${what} ${size[what]}, the limit is ${documentLimits[what]}${advice[what] ?? ''}`
   }
   return undefined
 }
@@ -80,6 +114,21 @@ function sizeOf(set: SelectionSetNode, fragments: Map<string, FragmentDefinition
     sum.depth = Math.max(sum.depth, inner.depth + (isField ? 1 : 0))
     sum.aliases += inner.aliases + (isField && selection.alias ? 1 : 0)
     sum.fields += inner.fields + (isField ? 1 : 0)
+    const entries = isField ? entriesOf(selection) : undefined
+    sum.items += entries === undefined ? inner.items : entries * (1 + inner.items)
+    sum.verifySession += inner.verifySession + (isField && selection.name.value === 'verifySession' ? 1 : 0)
   }
   return sum
+}
+
+/** How many entries this list may have; undefined if it is none. A field name means one thing everywhere but for the lists of an inbox, which have edges. */
+function entriesOf({ name, selectionSet, arguments: given }: FieldNode): number | undefined {
+  const page = pages[name.value]
+  const isWhole = !selectionSet?.selections.some((inner) => inner.kind === Kind.FIELD && inner.name.value === 'edges')
+  if (Object.hasOwn(whole, name.value) && isWhole) return whole[name.value]
+  if (page === undefined || !Object.hasOwn(pages, name.value)) return undefined
+  const said = (given ?? [])
+    .filter((argument) => ['first', 'last'].includes(argument.name.value) && argument.value.kind !== Kind.NULL)
+    .map(({ value }) => (value.kind === Kind.INT && Number(value.value) >= 0 ? Number(value.value) : page.most))
+  return said.length === 0 ? page.unsaid : Math.min(Math.max(...said), page.most)
 }

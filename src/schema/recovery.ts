@@ -7,7 +7,9 @@ import { Prisma } from '../generated/prisma/client.ts'
 import { builder } from './builder.ts'
 import { ExecutionPhase, QuarantineKind, RecoveryPhase } from './enums.ts'
 import { Node } from './node.ts'
+import { type Instant, rowsOverSessions } from './over-sessions.ts'
 import { connection, cursors, pageOf } from './page.ts'
+import { sessionOf } from './session-of.ts'
 
 export const Execution = builder.prismaObject('Claim', {
   name: 'Execution',
@@ -28,7 +30,11 @@ export const Recovery = builder.prismaObject('Recovery', {
   description: 'An execution that was cut off, and the input with which the session goes on.',
   fields: (t) => ({
     id: t.exposeID('id', { description: 'Its id.' }),
-    session: t.relation('session', { description: 'The session that was cut off.' }),
+    session: t.prismaField({
+      type: 'Session',
+      description: 'The session that was cut off.',
+      resolve: (_query, row, _args, context) => sessionOf(context, row.sessionId, undefined),
+    }),
     executionId: t.exposeID('executionId', { description: 'The execution that was cut off.' }),
     phase: t.field({
       type: RecoveryPhase,
@@ -55,7 +61,12 @@ export const QuarantineEntry = builder.prismaObject('Quarantine', {
   description: 'A row that could not be trusted, set aside so that the others go on.',
   fields: (t) => ({
     id: t.exposeID('id', { description: 'Its id; resolveQuarantine takes it.' }),
-    session: t.relation('session', { nullable: true, description: 'The session that it belongs to.' }),
+    session: t.prismaField({
+      type: 'Session',
+      nullable: true,
+      description: 'The session that it belongs to.',
+      resolve: (_query, row, _args, context) => sessionOf(context, row.sessionId, undefined),
+    }),
     kind: t.field({
       type: QuarantineKind,
       description: 'What was set aside.',
@@ -72,7 +83,7 @@ export const QuarantineEntry = builder.prismaObject('Quarantine', {
   }),
 })
 
-const setAside = cursors<readonly [string, string]>('quarantine', ['time', 'text'])
+const setAside = cursors<Instant>('quarantine', ['time', 'text'])
 
 builder.queryField('quarantine', (t) =>
   t.connection(
@@ -82,20 +93,13 @@ builder.queryField('quarantine', (t) =>
       args: {
         open: t.arg.boolean({ description: 'true: only those that nobody has resolved. false: only resolved ones.' }),
       },
-      resolve: async (_root, args, { db, tenant }) => {
+      resolve: async (_root, args, context) => {
         const page = pageOf(args, setAside)
-        const beyond = (position: readonly [string, string], forward: boolean) => {
-          const at = Prisma.sql`(${new Date(position[0])}::timestamptz, ${position[1]})`
-          return forward ? Prisma.sql`(q."quarantinedAt", q.id) > ${at}` : Prisma.sql`(q."quarantinedAt", q.id) < ${at}`
-        }
-        const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
-        const rows = await db.$queryRaw<Prisma.QuarantineGetPayload<object>[]>`
-          SELECT q.* FROM "Quarantine" q JOIN "Session" s ON s.id = q."sessionId"
-          WHERE s.tenant = ${tenant}
-            AND ${args.open == null ? Prisma.sql`true` : Prisma.sql`(q."resolvedAt" IS NULL) = ${args.open}`}
-            AND ${page.after ? beyond(page.after, true) : Prisma.sql`true`}
-            AND ${page.before ? beyond(page.before, false) : Prisma.sql`true`}
-          ORDER BY q."quarantinedAt" ${direction}, q.id ${direction} LIMIT ${page.limit + 1}`
+        const rows = await rowsOverSessions<Prisma.QuarantineGetPayload<object>>(context, page, {
+          table: Prisma.sql`"Quarantine"`,
+          time: Prisma.sql`"quarantinedAt"`,
+          where: args.open == null ? Prisma.sql`true` : Prisma.sql`(r."resolvedAt" IS NULL) = ${args.open}`,
+        })
         return connection(page, rows, setAside, (row) => [row.quarantinedAt.toISOString(), row.id] as const)
       },
     },

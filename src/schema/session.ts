@@ -1,12 +1,24 @@
-import { type Message as MessageRow, Prisma } from '../generated/prisma/client.ts'
+import type { InputState as StateShape } from '../events.ts'
+import {
+  type Input as InputRow,
+  type Interaction as InteractionRow,
+  type Message as MessageRow,
+  Prisma,
+  type Quarantine as QuarantineRow,
+  type Recovery as RecoveryRow,
+} from '../generated/prisma/client.ts'
 import { batched, grouped } from './batched.ts'
 import { builder } from './builder.ts'
 import { InputState, SessionStatus } from './enums.ts'
 import { SessionEvent } from './event/base.ts'
 import { eventsOf } from './event/of-session.ts'
+import { SessionInput } from './input.ts'
+import { Interaction } from './interaction.ts'
+import { latest, latestMax } from './latest.ts'
 import { Message } from './message.ts'
 import { Node } from './node.ts'
 import { connection, cursors, type Page, pageOf } from './page.ts'
+import { QuarantineEntry, Recovery } from './recovery.ts'
 import { statusFor } from './status.ts'
 import { Usage } from './values.ts'
 
@@ -47,6 +59,29 @@ const approvedToolsOf = batched<string, string[]>(async ({ db, core }, ids) => {
     (id) => id,
     (row) => row.sessionId,
   ).map((group) => group.map((row) => row.toolName))
+})
+
+const inputsOf = latest<InputRow, { state: StateShape | null }>({
+  table: Prisma.sql`"Input"`,
+  order: Prisma.sql`"admittedSeq"`,
+  where: ({ state }) => (state === null ? Prisma.sql`true` : Prisma.sql`r.state = ${state}`),
+  // limits.pendingInputs is what bounds these.
+  bounded: ({ state }) => state === 'PENDING',
+})
+const interactionsOf = latest<InteractionRow, { open: boolean | null }>({
+  table: Prisma.sql`"Interaction"`,
+  order: Prisma.sql`"createdAt"`,
+  where: ({ open }) => (open === null ? Prisma.sql`true` : Prisma.sql`(r.state = 'OPEN') = ${open}`),
+})
+const recoveriesOf = latest<RecoveryRow, undefined>({
+  table: Prisma.sql`"Recovery"`,
+  order: Prisma.sql`"createdAt"`,
+  where: () => Prisma.sql`true`,
+})
+const quarantineOf = latest<QuarantineRow, undefined>({
+  table: Prisma.sql`"Quarantine"`,
+  order: Prisma.sql`"quarantinedAt"`,
+  where: () => Prisma.sql`true`,
 })
 
 export const Session = builder.prismaObject('Session', {
@@ -98,13 +133,11 @@ export const Session = builder.prismaObject('Session', {
       { description: 'A page of history.' },
       { description: 'A message and where it stands in the history.' },
     ),
-    inputs: t.relation('inputs', {
-      description: 'What was admitted to it, in the order of admission.',
+    inputs: t.field({
+      type: [SessionInput],
+      description: `What was admitted to it, in the order of admission: all that is pending if that is asked for, else the latest ${latestMax}. \`messages\` and \`events\` have the rest, by pages.`,
       args: { state: t.arg({ type: InputState, description: 'Only inputs in this state; all if omitted.' }) },
-      query: ({ state }) => ({
-        where: state == null ? {} : { state },
-        orderBy: [{ admittedSeq: 'asc' }, { id: 'asc' }],
-      }),
+      resolve: (session, { state }, context) => inputsOf(context, session.id, { state: state ?? null }),
     }),
     events: t.field({
       type: [SessionEvent],
@@ -115,27 +148,27 @@ export const Session = builder.prismaObject('Session', {
       },
       resolve: (session, { after, first }, context) => eventsOf(context, session.id, { after, first }),
     }),
-    interactions: t.relation('interactions', {
-      description: 'Its approvals and questions, oldest first.',
+    interactions: t.field({
+      type: [Interaction],
+      description: `Its approvals and questions, oldest first: the latest ${latestMax}. Open ones are the latest.`,
       args: {
         open: t.arg.boolean({
           defaultValue: true,
           description: 'true: those that wait for a person. false: those that are settled. null: both.',
         }),
       },
-      query: ({ open }) => ({
-        where: open == null ? {} : { state: open ? 'OPEN' : { not: 'OPEN' } },
-        orderBy: [{ createdAt: 'asc' }, { id: 'asc' }],
-      }),
+      resolve: (session, { open }, context) => interactionsOf(context, session.id, { open: open ?? null }),
     }),
     execution: t.relation('claim', { nullable: true, description: 'Who works on it; null while nobody does.' }),
-    recoveries: t.relation('recoveries_', {
-      description: 'The executions of it that were cut off, oldest first.',
-      query: { orderBy: [{ createdAt: 'asc' }, { id: 'asc' }] },
+    recoveries: t.field({
+      type: [Recovery],
+      description: `The executions of it that were cut off, oldest first: the latest ${latestMax}.`,
+      resolve: (session, _args, context) => recoveriesOf(context, session.id, undefined),
     }),
-    quarantine: t.relation('quarantines', {
-      description: 'What was set aside of it, resolved or not, oldest first.',
-      query: { orderBy: [{ quarantinedAt: 'asc' }, { id: 'asc' }] },
+    quarantine: t.field({
+      type: [QuarantineEntry],
+      description: `What was set aside of it, resolved or not, oldest first: the latest ${latestMax}.`,
+      resolve: (session, _args, context) => quarantineOf(context, session.id, undefined),
     }),
   }),
 })

@@ -1,6 +1,7 @@
 import { endedMessage } from '../access/caller.ts'
 import { activityStream } from '../activity-stream.ts'
 import { sessionStream } from '../session-stream.ts'
+import { startAnswer } from './batched.ts'
 import { builder } from './builder.ts'
 import type { Context } from './context.ts'
 import { SessionEvent } from './event/base.ts'
@@ -39,8 +40,10 @@ builder.subscriptionFields((t) => ({
         tenant,
         whenUnauthenticated: (then) => caller.whenEnded(() => then(refusal('UNAUTHENTICATED', endedMessage))),
       }),
-    resolve: (query, { sessionId }, _args, { db }) =>
-      db.session.findUniqueOrThrow({ ...query, where: { id: sessionId } }),
+    resolve: (query, { sessionId }, _args, context) => {
+      startAnswer(context)
+      return context.db.session.findUniqueOrThrow({ ...query, where: { id: sessionId } })
+    },
   }),
 }))
 
