@@ -134,7 +134,31 @@ it('API-18: ifSeq of another seq refuses and writes nothing; of the same it chan
     session: { title: 'b', seq: 2 },
   })
   expect(await change('archiveSession', { sessionId, ifSeq: 2 })).toMatchObject({ session: { seq: 3 } })
+
+  // With a prompt that waits there is something to resume and to move.
+  const admission = { sessionId, messageId, text: 'later', delivery: 'STEER', resume: false }
+  expect(await ask('admitPrompt', 'AdmitPromptInput', admission)).toBe('PromptAdmission')
+  const { events: log, seq } = await stateOf(sessionId)
+  for (const ifSeq of [seq - 1, seq + 1]) {
+    expect(await ask('resumeSession', 'ResumeSessionInput', { sessionId, ifSeq })).toBe('SessionChangedError')
+    expect(await ask('changeDelivery', 'ChangeDeliveryInput', { ...moved, ifSeq })).toBe('SessionChangedError')
+  }
+  expect(await stateOf(sessionId)).toMatchObject({ events: log, inputs: [{ delivery: 'STEER' }] })
+  expect(await ask('changeDelivery', 'ChangeDeliveryInput', { ...moved, ifSeq: seq })).toBe('PromptChangePayload')
+  expect(await ask('resumeSession', 'ResumeSessionInput', { sessionId, ifSeq: seq + 1 })).toBe('ResumeSessionPayload')
+  expect(await stateOf(sessionId)).toEqual({
+    seq: seq + 2,
+    inputs: [{ delivery: 'QUEUE', state: 'PENDING' }],
+    events: [...log, { __typename: 'PromptDeliveryChanged' }, { __typename: 'SessionResumeRequested' }],
+  })
 })
+
+const stateOf = async (id: string) =>
+  (
+    await served.ask('query ($id: ID!) { session(id: $id) { seq inputs { delivery state } events { __typename } } }', {
+      id,
+    })
+  ).data.session
 
 it('API-22: archiving and taking out is one event each; repeated it writes nothing', async () => {
   const sessionId = newId()
