@@ -1,15 +1,22 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it } from 'vitest'
+import type { ToolDefinition } from '../src/config.ts'
 import { event } from '../src/events.ts'
 import { newQuarantineId } from '../src/ids.ts'
+import { resolveQuarantine } from '../src/recovery/quarantine.ts'
 import { type AdmitPromptInput, admitPrompt } from '../src/runner/admit.ts'
+import { compactSession } from '../src/runner/compact.ts'
+import { answerQuestion, decideApproval, dismissQuestion } from '../src/runner/decide.ts'
 import { interruptSession } from '../src/runner/interrupt.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
 import { resumeSession } from '../src/runner/resume.ts'
 import { archiveSession, createSession, updateSession } from '../src/runner/sessions.ts'
+import { builtinTools } from '../src/runner/tools/builtin.ts'
+import { schema } from '../src/schema/index.ts'
 import {
   admit,
+  atAppend,
   atRest,
   conversation,
   events,
@@ -27,7 +34,7 @@ import {
   usersIn,
   useStage,
 } from './support/prompt-stage.ts'
-import { finish, gate, hang, reply, text, wait } from './support/provider.ts'
+import { finish, finishing, gate, hang, reply, text, toolCalls, wait } from './support/provider.ts'
 
 const stage = useStage()
 
@@ -333,29 +340,124 @@ it('ADM-19: attachments come back as sent, from the input and from the promoted 
 })
 
 it('ADM-20, ADM-21: while a step runs that never ends, every mutation but the interrupt answers', async () => {
-  const a = await stage.start()
-  stage.provider.script(reply(text('and so on'), hang()))
+  const deploy: ToolDefinition = {
+    name: 'deploy',
+    description: 'never ends by itself',
+    inputSchema: { type: 'object' },
+    needsApproval: true,
+    execute: (_, { signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason))
+      }),
+  }
+  const a = await stage.start({ tools: [deploy], config: { tools: [...builtinTools] } })
+  stage.provider.script(
+    reply(
+      text('and so on'),
+      toolCalls(
+        { name: 'deploy', args: {}, id: 'call_approval' },
+        { name: 'ask_user', args: { question: 'this?' }, id: 'call_answered' },
+        { name: 'ask_user', args: { question: 'or that?' }, id: 'call_dismissed' },
+      ),
+      finishing('tool_calls'),
+      hang(),
+    ),
+  )
   const sessionId = await newSession(a)
   await admit(a, sessionId, 'first')
-  await stage.provider.request(0)
+  await eventually('three interactions', async () => (await events(a, sessionId, 'interaction.requested')).length === 3)
   expect(await statusIn(a, sessionId)).toBe('RUNNING')
-  const second = await admit(a, sessionId, 'second')
-  const third = await admit(a, sessionId, 'third', { delivery: 'QUEUE', resume: false })
-  expect(await changeDelivery(a.core, tenant, { sessionId, messageId: third, delivery: 'STEER' })).toMatchObject({
-    type: 'PromptChangePayload',
+  const quarantineId = newQuarantineId()
+  await a.core.eventLog.append({
+    sessionId,
+    events: [
+      event('quarantine.opened', {
+        quarantineId,
+        executionId: 'exe_.stage',
+        quarantineKind: 'RECOVERY',
+        reason: 'made by a test',
+      }),
+    ],
   })
-  expect(await withdrawPrompt(a.core, tenant, { sessionId, messageId: second })).toMatchObject({
-    type: 'PromptChangePayload',
+  // Of the runner nothing goes on until all have answered, not even the cleanup that the last of them asks for.
+  const answered = gate()
+  const cleanups = atAppend(a, 'step.interrupted', async (go) => {
+    await answered.promise
+    return go()
   })
-  expect(await updateSession(a.core, tenant, { sessionId, title: 'busy' })).toMatchObject({
-    type: 'UpdateSessionPayload',
+  const asks = await events(a, sessionId, 'interaction.requested')
+  const interactionId = (call: string) => asks.find(({ payload }) => payload.callId === call)!.payload.interactionId
+  const { core } = a
+  const second = newMessageId()
+  const third = newMessageId()
+  const mutations: Record<string, { type: string; ask(): Promise<{ type: string }> }> = {
+    createSession: {
+      type: 'CreateSessionPayload',
+      ask: () => createSession(core, tenant, { sessionId: newSessionId(), model: 'compatible/scripted' }),
+    },
+    admitPrompt: {
+      type: 'PromptAdmission',
+      async ask() {
+        await sent(a, { sessionId, messageId: second, text: 'second' })
+        return sent(a, { sessionId, messageId: third, text: 'third', delivery: 'QUEUE', resume: false })
+      },
+    },
+    changeDelivery: {
+      type: 'PromptChangePayload',
+      ask: () => changeDelivery(core, tenant, { sessionId, messageId: third, delivery: 'STEER' }),
+    },
+    withdrawPrompt: {
+      type: 'PromptChangePayload',
+      ask: () => withdrawPrompt(core, tenant, { sessionId, messageId: second }),
+    },
+    updateSession: {
+      type: 'UpdateSessionPayload',
+      ask: () => updateSession(core, tenant, { sessionId, title: 'busy' }),
+    },
+    archiveSession: { type: 'UpdateSessionPayload', ask: () => archiveSession(core, tenant, { sessionId }) },
+    resumeSession: { type: 'ResumeSessionPayload', ask: () => resumeSession(core, tenant, { sessionId }) },
+    compactSession: {
+      type: 'CompactSessionPayload',
+      ask: () => compactSession(core, tenant, { sessionId, messageId: newMessageId() }),
+    },
+    resolveQuarantine: {
+      type: 'ResolveQuarantinePayload',
+      ask: () => resolveQuarantine(core, tenant, { id: quarantineId, action: 'DISCARD' }),
+    },
+    decideApproval: {
+      type: 'InteractionPayload',
+      ask: () => decideApproval(core, tenant, { interactionId: interactionId('call_approval'), decision: 'APPROVE' }),
+    },
+    answerQuestion: {
+      type: 'InteractionPayload',
+      ask: () => answerQuestion(core, tenant, { interactionId: interactionId('call_answered'), answer: 'this' }),
+    },
+    dismissQuestion: {
+      type: 'InteractionPayload',
+      ask: () => dismissQuestion(core, tenant, { interactionId: interactionId('call_dismissed') }),
+    },
+  }
+  const all = Object.keys(schema.getMutationType()!.getFields())
+  expect([...Object.keys(mutations), 'interruptSession'].toSorted()).toEqual(all.toSorted())
+  for (const [name, { type, ask }] of Object.entries(mutations)) {
+    if (name === 'dismissQuestion') {
+      expect(await statusIn(a, sessionId)).toBe('RUNNING')
+      expect(await inputOf(a, third)).toMatchObject({ state: 'PENDING', wakePending: true })
+      expect(stage.provider.requests).toHaveLength(1)
+    }
+    expect(await ask(), name).toMatchObject({ type })
+  }
+  // That one ends the activity, and the cleanup still has to come: it is what the interrupt waits for.
+  let isInterrupted = false
+  const interrupted = interruptSession(core, tenant, { sessionId }).then((answer) => {
+    isInterrupted = true
+    return answer
   })
-  expect(await archiveSession(a.core, tenant, { sessionId })).toMatchObject({ type: 'UpdateSessionPayload' })
-  expect(await resumeSession(a.core, tenant, { sessionId })).toMatchObject({ type: 'ResumeSessionPayload' })
-  expect(await statusIn(a, sessionId)).toBe('RUNNING')
-  expect(await inputOf(a, third)).toMatchObject({ state: 'PENDING', wakePending: true })
+  await eventually('the cleanup', async () => cleanups.count === 1)
+  expect(isInterrupted).toBe(false)
+  answered.open()
+  expect(await interrupted).toMatchObject({ interrupted: true })
   expect(stage.provider.requests).toHaveLength(1)
-  expect(await interruptSession(a.core, tenant, { sessionId })).toMatchObject({ interrupted: true })
 })
 
 it('ADM-27: what an interrupt has disarmed stays so when its call comes again late', async () => {
