@@ -22,7 +22,7 @@ async function rowsOf({ core: { db } }: Played): Promise<Record<string, number>>
 
 /** What a step that leaves something behind would leave it in. */
 const leftIn = ({ core }: Played) => ({
-  leases: core.leases.held(),
+  leases: core.leases.held().length,
   drains: core.coordinator.size(),
   onDoorbell: core.doorbell.listeners(),
   onLiveText: core.live.listeners(),
