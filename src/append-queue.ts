@@ -2,10 +2,10 @@
 // no timer: what arrives while a group is under way forms the next one. At most one append per session is under way, in order of
 // arrival, so the second sees the effects of the first.
 //
-//   queue ──► group (two in flight, at most 128) ──► outcome per member
+//   queue ──► group (two in flight, at most 128 and so many bytes) ──► outcome per member
 //                 │ locked ──► alone, waiting for its session's lock
-//                 │ violation ──► halves, until the offender stands alone
-//                 └ reply lost ──► looked up by appendId, then tried again if it is not there
+//                 │ violation, or more than the server takes ──► halves, until the offender stands alone; that one is refused
+//                 └ no answer ──► each looked up by appendId, then tried again if it is not there
 
 import {
   type AppendOutcome,
@@ -20,6 +20,11 @@ import { backoffMs, type Db, isTransient, isTransientState } from './db.ts'
 import { AppendRefusedError, asError, isClaimRace, UnavailableError } from './errors.ts'
 
 const groupSizeMax = 128
+/**
+ * Bytes of events that share a statement; what is larger by itself goes alone. Their text goes out about twice, as events and as rows,
+ * and is in memory several times on its way, so a group of everything that waits would take gigabytes, and PostgreSQL would refuse it.
+ */
+const groupBytesDefault = 16 * 1024 * 1024
 const groupsInFlightMax = 2
 const attemptsMax = 7
 /** Appends that may wait at once in one process; beyond it callers are told to try again. */
@@ -31,6 +36,7 @@ export interface AppendQueueOptions {
   /** Called after each commit, with the sessions that changed. Must not throw; if it does the commit stands. */
   committed: (sessionIds: string[]) => void
   observe?: (what: { groupSize: number; seconds: number }) => void
+  groupBytesMax?: number
 }
 
 export interface AppendQueue {
@@ -47,7 +53,13 @@ interface Entry {
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 
-export function createAppendQueue({ db, origin, committed, observe }: AppendQueueOptions): AppendQueue {
+export function createAppendQueue({
+  db,
+  origin,
+  committed,
+  observe,
+  groupBytesMax = groupBytesDefault,
+}: AppendQueueOptions): AppendQueue {
   let waiting: Entry[] = []
   const busy = new Set<string>()
   let groups = 0
@@ -72,10 +84,15 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
     const seen = new Set<string>()
     const ready = new Set(waiting.map(({ prepared }) => prepared.request.sessionId).filter((id) => !busy.has(id))).size
     const size = Math.min(groupSizeMax, Math.ceil(ready / free))
+    let bytes = 0
+    // The first is taken whatever its size, so what did not fit is taken first of all in a later group.
+    const fits = ({ prepared }: Entry) => taken.length === 0 || bytes + prepared.bytes <= groupBytesMax
     for (const entry of waiting) {
       const id = entry.prepared.request.sessionId
-      if (taken.length < size && !busy.has(id) && !seen.has(id)) taken.push(entry)
-      else left.push(entry)
+      if (taken.length < size && !busy.has(id) && !seen.has(id) && fits(entry)) {
+        taken.push(entry)
+        bytes += entry.prepared.bytes
+      } else left.push(entry)
       seen.add(id)
     }
     waiting = left
@@ -115,19 +132,15 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
       )
       answer = await callAppend(db, parameter)
     } catch (thrown) {
-      // The reply is lost or the statement failed as a whole: whether it committed is found out member by member.
-      for (const entry of group) runAlone(entry, { looksUp: true, cause: asError(thrown) })
+      // No answer that says anything: whether it was committed is found out member by member.
+      for (const entry of group) void runAlone(entry, { looksUp: true, cause: asError(thrown) })
       return
     }
     observe?.({ groupSize: group.length, seconds: (performance.now() - started) / 1000 })
     if (answer.error !== undefined) {
       const alone = group.length === 1 || isTransientState(answer.error)
-      if (alone) for (const entry of group) runAlone(entry, { looksUp: false })
-      else {
-        const half = Math.ceil(group.length / 2)
-        await runGroup(group.slice(0, half))
-        await runGroup(group.slice(half))
-      }
+      if (!alone) return runHalves(group)
+      for (const entry of group) void runAlone(entry, { looksUp: false })
       return
     }
     for (const [i, entry] of group.entries()) {
@@ -140,6 +153,13 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
       release(entry)
       finish(entry, outcome)
     }
+  }
+
+  /** The same again in two parts, as nothing of it is there: what is refused for good ends up alone. */
+  async function runHalves(group: Entry[]): Promise<void> {
+    const half = Math.ceil(group.length / 2)
+    await runGroup(group.slice(0, half))
+    await runGroup(group.slice(half))
   }
 
   /** Was this append committed? Waits for a transaction that may still be under way; null: it was not. */
@@ -162,7 +182,6 @@ export function createAppendQueue({ db, origin, committed, observe }: AppendQueu
     let last = cause
     let races = 0
     try {
-      if (cause !== undefined && !isTransient(cause)) throw cause
       for (let attempt = 0; attempt < attemptsMax; attempt++) {
         if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
         try {

@@ -1,8 +1,8 @@
 // One append: what a caller asks of the door into history, how it is handed to holdfast_append, and what comes back.
 // event-log.ts groups many of them; recovery passes one inside its own Prisma transaction.
 
-import type { Tx } from './db.ts'
-import { AppendRefusedError } from './errors.ts'
+import { isTransient, sqlStateOf, type Tx } from './db.ts'
+import { AppendRefusedError, asError } from './errors.ts'
 import type { ExecutionPhase, NewEvent } from './events.ts'
 import { FoldError, type Folded, fold, type Round } from './fold.ts'
 import { newAppendId } from './ids.ts'
@@ -62,6 +62,8 @@ export interface PreparedAppend {
   request: AppendRequest
   appendId: string
   folded: Folded
+  /** Of its events, as text: what it will take to send and to store, about twice over. */
+  bytes: number
 }
 
 /** Projects and checks a request. Throws AppendRefusedError when its own events contradict each other. */
@@ -72,10 +74,12 @@ export function prepareAppend(request: AppendRequest): PreparedAppend {
     throw new AppendRefusedError(request.sessionId, 'HF002', null, 'no events')
   if (claim !== undefined && claim.kind !== 'acquire' && fence === undefined)
     throw new AppendRefusedError(request.sessionId, 'HF002', null, `a claim ${claim.kind} needs a fence`)
-  if (hasUnstorableText(JSON.stringify(request.events)))
+  const json = JSON.stringify(request.events)
+  if (hasUnstorableText(json))
     throw new AppendRefusedError(request.sessionId, '22P05', null, 'text with NUL or a lone surrogate cannot be stored')
   try {
-    return { request, appendId: newAppendId(), folded: fold(request.sessionId, request.events) }
+    const folded = fold(request.sessionId, request.events)
+    return { request, appendId: newAppendId(), folded, bytes: Buffer.byteLength(json) }
   } catch (thrown) {
     if (!(thrown instanceof FoldError)) throw thrown
     throw new AppendRefusedError(request.sessionId, 'HF001', null, thrown.message)
@@ -178,12 +182,21 @@ export interface GroupAnswer {
   constraint?: string
 }
 
-/** Calls the append function once. A violated rule comes back as a value, so that the connection is not dropped for it. */
+/**
+ * Calls the append function once. A violated rule comes back as a value, so that the connection is not dropped for it; so does a
+ * statement that the server refuses before the function begins, as one that is too large. Throws where no answer says what became of it.
+ */
 export async function callAppend(db: Tx, parameter: string): Promise<GroupAnswer> {
-  const rows = await db.$queryRaw<
-    { answer: GroupAnswer }[]
-  >`SELECT holdfast_append(${parameter}::text::jsonb) AS answer`
-  return rows[0]!.answer
+  try {
+    const rows = await db.$queryRaw<
+      { answer: GroupAnswer }[]
+    >`SELECT holdfast_append(${parameter}::text::jsonb) AS answer`
+    return rows[0]!.answer
+  } catch (thrown) {
+    const error = sqlStateOf(thrown)
+    if (error === null || isTransient(thrown)) throw thrown
+    return { error, message: asError(thrown).message }
+  }
 }
 
 /** The outcome of one member of an answered group; `locked` means: not decided yet. */

@@ -58,7 +58,11 @@ interface Group {
  * Lets a queue's two free slots be taken, so that all requests wait at the same time and form the next group; gives what became of
  * them when `meanwhile` is over.
  */
-async function grouped(requests: AppendRequest[], meanwhile = async () => {}): Promise<Group> {
+async function grouped(
+  requests: AppendRequest[],
+  meanwhile = async () => {},
+  more: { groupBytesMax?: number } = {},
+): Promise<Group> {
   const busy = await newSessions(2)
   const sizes: number[] = []
   const committed: string[] = []
@@ -67,6 +71,7 @@ async function grouped(requests: AppendRequest[], meanwhile = async () => {}): P
     origin: 'own_.group',
     committed: (ids) => void committed.push(...ids),
     observe: ({ groupSize }) => void sizes.push(groupSize),
+    ...more,
   })
   const first = busy.map((sessionId) => queue.append({ sessionId, events: [titled('first')] }))
   const rest = requests.map((request) => queue.append(request))
@@ -96,10 +101,10 @@ describe('one session', () => {
     const [sessionId] = (await newSessions(1)) as [string]
     const there = streamProcess(database.url)
     // A reader beside them never sees a number without all before it.
-    const reader = here.eventLog.follow(sessionId, 0)
     const seen: number[] = []
     const reading = (async () => {
-      while (seen.length < 76) seen.push((await reader.next()).value!.seq)
+      while (seen.length < 76)
+        for (const { seq } of await here.eventLog.read(sessionId, seen.at(-1) ?? 0, 5)) seen.push(seq)
     })()
     const order: number[] = []
     const outcomes = await Promise.all(
@@ -112,7 +117,6 @@ describe('one session', () => {
       }),
     )
     await reading
-    await reader.return!()
     await there.close()
     const stored = await eventsOf(sessionId)
     const upTo76 = Array.from({ length: 76 }, (_, n) => n + 1)
@@ -308,6 +312,38 @@ describe('many sessions', () => {
       expect(await here.eventLog.append({ sessionId: free, events: [titled(`${n}`)] })).toMatchObject({ seq: n + 2 })
     await outside.query('COMMIT')
     expect([await first, await second]).toMatchObject([{ seq: 2 }, { seq: 3 }])
+  })
+
+  it('LOG-20: a statement that fails as a whole for one of the group is made again in parts: only that one is refused', async () => {
+    const sessions = await newSessions(9)
+    // At the commit, where the function cannot catch it any more.
+    await outside.query('CREATE SEQUENCE culprits')
+    await outside.query(`CREATE FUNCTION refuse_culprit() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN PERFORM nextval('culprits'); RAISE EXCEPTION 'injected' USING ERRCODE = '54000'; END $$`)
+    await outside.query(`CREATE CONSTRAINT TRIGGER refuse_culprit AFTER INSERT ON "Event" DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW WHEN (NEW.payload->>'title' = 'culprit') EXECUTE FUNCTION refuse_culprit()`)
+    const group = await grouped(
+      sessions.map((sessionId, n) => ({ sessionId, events: [titled(n === 4 ? 'culprit' : 'innocent')] })),
+    )
+    const [fired] = await outside.query('SELECT last_value::int AS n FROM culprits')
+    await outside.query('DROP FUNCTION refuse_culprit() CASCADE; DROP SEQUENCE culprits')
+    expect(kinds(group)).toEqual(sessions.map((_, n) => (n === 4 ? 'AppendRefusedError' : 'appended')))
+    expect(fired.n).toBeGreaterThan(2)
+    expect(group.outcomes[4]).toMatchObject({ reason: { sqlState: '54000' } })
+    for (const [n, sessionId] of sessions.entries()) expect(await eventsOf(sessionId)).toHaveLength(n === 4 ? 1 : 2)
+  })
+
+  it('LOG-19: no more bytes share a statement than fit well; what is larger goes alone, and keeps its turn', async () => {
+    const sessions = await newSessions(8)
+    const kilobyte = (n: number) => titled('x'.repeat((n === 2 ? 17 : 3) * 1000))
+    const group = await grouped(
+      sessions.map((sessionId, n) => ({ sessionId, events: [kilobyte(n)] })),
+      undefined,
+      { groupBytesMax: 16_000 },
+    )
+    expect(kinds(group)).toEqual(sessions.map(() => 'appended'))
+    expect(group.sizes.toSorted()).toEqual([1, 2, 5])
+    for (const sessionId of sessions) expect(await transactions([sessionId])).toBe(1)
   })
 
   it.each(['replaced', 'moved', 'expired', 'removed'] as const)(

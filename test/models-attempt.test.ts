@@ -110,6 +110,20 @@ describe('what a provider says', () => {
     expect(ofType(events, 'text-delta').map((event) => event.text)).toEqual(['a', 'b', 'c'])
   })
 
+  it('an answer that is longer than the log could keep ends as one that is not valid, and is not asked for again', async () => {
+    const delta = 'x'.repeat(8 * 1024 * 1024)
+    const parts: LanguageModelV4StreamPart[] = [
+      { type: 'text-start', id: 't' },
+      ...Array.from({ length: 5 }, (): LanguageModelV4StreamPart => ({ type: 'text-delta', id: 't', delta })),
+      { type: 'text-end', id: 't' },
+      finishPart,
+    ]
+    const { events, error } = await run(scripted(...parts))
+    expect(ofType(events, 'text-delta')).toHaveLength(4)
+    expect(error).toMatchObject({ code: 'PROVIDER_INVALID', retryable: false })
+    expect((await run(scripted(...parts.filter((_, n) => n !== 2)))).error).toBeUndefined()
+  })
+
   it('usage is reported with cached and reasoning tokens, and asked for in the request', async () => {
     provider.script(reply(text('a'), finish('length', { input: 100, output: 20, reasoning: 7, cached: 40 })))
     const { events } = await run()

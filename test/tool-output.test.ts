@@ -98,6 +98,13 @@ describe('TOOL-15: an output of text and media parts', () => {
     expect(bytesOf(texts)).toBeLessThanOrEqual(kib50 + 200)
   })
 
+  it('more media than an append can hold is an error of the tool, which says so', () => {
+    const most = { ...media(1), data: 'A'.repeat(32 * 1024 * 1024) }
+    expect(() => boundOutput([most, text('a'), media(2)])).toThrow(
+      /bytes of media, more than the 33554432 that can be kept/,
+    )
+  })
+
   it('within the bounds it stays untouched; a huge media part is no text', () => {
     const output = [text('a'), media(1), text('b'), { ...media(2), data: 'A'.repeat(200_000) }]
     expect(boundOutput(output)).toEqual(output)

@@ -26,6 +26,11 @@ export interface Core {
   owner: string
   models: ModelRegistry
   tools: ReadonlyMap<string, Tool>
+  /**
+   * Bytes of text and attachments that one boundary promotes, beyond the first prompt. They go into one append, twice, and what is beyond
+   * 256 MB there is refused by PostgreSQL; long before that it is much for the memory of both.
+   */
+  promotedBytesMax: number
   leases: Leases
   coordinator: Coordinator
   /** Aborted when the server begins to stop: no new drains, streams end. */

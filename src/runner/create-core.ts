@@ -85,6 +85,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     owner,
     models,
     tools,
+    promotedBytesMax: 32 * 1024 * 1024,
     leases,
     coordinator,
     stopping,

@@ -26,16 +26,22 @@ export interface Prepared {
   calls: { name: string; input: JsonValue }[]
 }
 
-/** What this boundary promotes, in order, with its content. */
+/**
+ * What this boundary promotes, in order, with its content: the inputs as far as they fit, at least one prompt. The rest stays pending and
+ * armed and is first in line at the next boundary. Continuations are small and always go along.
+ */
 export async function readPromoted(
   core: Core,
   sessionId: string,
   inputs: readonly PendingInput[],
 ): Promise<Promoted[]> {
   if (inputs.length === 0) return []
-  const rows = await core.db.input.findMany({ where: { sessionId, id: { in: inputs.map(({ id }) => id) } } })
+  const prompts = inputs.filter(({ kind }) => kind === 'PROMPT').map(({ id }) => id)
+  const left = new Set(prompts.slice(await fitting(core, sessionId, prompts)))
+  const promoted = inputs.filter(({ id }) => !left.has(id))
+  const rows = await core.db.input.findMany({ where: { sessionId, id: { in: promoted.map(({ id }) => id) } } })
   const byId = new Map(rows.map((row) => [row.id, row]))
-  return inputs.map(({ id, kind, recoveryPhase }) => {
+  return promoted.map(({ id, kind, recoveryPhase }) => {
     const row = byId.get(id)
     if (row === undefined) throw new Error(`input ${id} is gone`)
     return {
@@ -46,6 +52,21 @@ export async function readPromoted(
       hidden: kind === 'CONTINUATION' && recoveryPhase !== 'UNKNOWN',
     }
   })
+}
+
+/** How many of these prompts, from the first on, one boundary may promote. Looks at no more of them than it has to. */
+async function fitting(core: Core, sessionId: string, ids: string[]): Promise<number> {
+  if (ids.length < 2) return ids.length
+  const { promotedBytesMax: bytesMax } = core
+  const rows = await core.db.$queryRaw<{ n: number }[]>`
+    WITH RECURSIVE walk AS (
+      SELECT 0 AS n, 0::bigint AS bytes
+      UNION ALL
+      SELECT w.n + 1, w.bytes + octet_length(i.text) + octet_length(i.attachments::text)
+        FROM walk w JOIN "Input" i ON i.id = (${ids}::text[])[w.n + 1] AND i."sessionId" = ${sessionId}
+       WHERE w.bytes <= ${bytesMax})
+    SELECT max(n) AS n FROM walk WHERE bytes <= ${bytesMax}`
+  return Math.max(1, rows[0]!.n)
 }
 
 /**

@@ -28,6 +28,20 @@ export interface AttemptRequest {
 const AFTER_ERROR_MS = 1000
 
 /**
+ * Characters that one answer may have, with everything that comes in it. Its parts go into the log whole, perhaps in one append, and the
+ * database takes 256 MB at once: what no append can hold could not even be settled.
+ */
+const answerMax = 32 * 1024 * 1024
+
+/** What of an event has a length that the provider decides. */
+function lengthOf(event: ProviderEvent): number {
+  if ('text' in event) return event.text.length
+  if (event.type === 'tool-result') return JSON.stringify(event.output).length
+  if (event.type === 'tool-call') return event.input.length
+  return 0
+}
+
+/**
  * One attempt (design section 1): exactly one provider request, no retry, no tool loop. Yields what it says as it comes
  * and returns at the real end of the stream. A failure that the provider streams is thrown after its `finish` with
  * reason `error`, if there is one, so that usage is not lost; nothing else of what follows the error is yielded.
@@ -40,6 +54,7 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
   const translate = translator()
   let failure: ProviderFailure | undefined
   let finished = false
+  let length = 0
   const idleMs = () => (failure === undefined ? request.idleMs : Math.min(request.idleMs, AFTER_ERROR_MS))
   try {
     for await (const part of pull({
@@ -57,6 +72,9 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
           if (failure !== undefined) event.reason = 'error'
           else if (event.reason === 'error') failure = new ProviderFailure('PROVIDER_UNAVAILABLE', ENDED_IN_ERROR)
         }
+        length += lengthOf(event)
+        if (length > answerMax)
+          throw new ProviderFailure('PROVIDER_INVALID', `The answer has more than ${answerMax} characters.`)
         yield event
       }
     }

@@ -6,6 +6,8 @@ import { plainJson } from '../plain-json.ts'
 
 const outputLinesMax = 2000
 export const outputBytesMax = 50 * 1024
+/** Of all media parts together, as base64. No append could hold much more. */
+const mediaBytesMax = 32 * 1024 * 1024
 
 /** A part of an output that is no text; `data` is base64. */
 export interface MediaPart {
@@ -68,6 +70,9 @@ export function boundText(text: string, linesMax = outputLinesMax, bytesMax = ou
 
 /** The texts of the parts are bounded as the one text that they are to the model, so that their number makes no difference. */
 function boundParts(parts: JsonValue[]): JsonValue[] {
+  const media = parts.reduce((sum: number, part) => sum + (isMediaPart(part) ? part.data.length : 0), 0)
+  if (media > mediaBytesMax)
+    throw new Error(`the output has ${media} bytes of media, more than the ${mediaBytesMax} that can be kept`)
   const all = parts.filter(isTextPart).map(({ text }) => text)
   const gap = gapOf(all.join('\n'), outputLinesMax, outputBytesMax)
   if (gap === null) return parts
@@ -89,7 +94,7 @@ function boundParts(parts: JsonValue[]): JsonValue[] {
 
 /**
  * What a tool returned, as it is stored: plain JSON (nothing becomes an empty text), storable and bounded, in depth too. Throws if the
- * value has no JSON form (a cycle, a bigint): that is the tool's error.
+ * value has no JSON form (a cycle, a bigint) or more media than can be kept: that is the tool's error.
  */
 export function boundOutput(returned: unknown): JsonValue {
   const output = plainJson(returned) ?? ''
