@@ -1,6 +1,7 @@
 // The database client, and which of its errors are worth another try.
 
 import { PrismaPg } from '@prisma/adapter-pg'
+import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
 import { asError } from './errors.ts'
 import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
 import { withSerialTransactions } from './serial-transactions.ts'
@@ -9,14 +10,22 @@ export type Db = PrismaClient
 /** A client inside an interactive transaction, or the plain one. */
 export type Tx = Prisma.TransactionClient
 
-/** Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). */
-export function connect(url: string, pool: number): Db {
+/** A statement that waits for a lock is silent too, but none of ours waits for so long. Idle connections are closed long before. */
+const silentMsDefault = 30_000
+
+/**
+ * Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). `silentMs`: how long a connection
+ * may be silent before it counts as broken.
+ */
+export function connect(url: string, pool: number, silentMs = silentMsDefault): Db {
   const adapter = new PrismaPg(
     {
       connectionString: url,
       max: pool,
       connectionTimeoutMillis: 10_000,
       keepAlive: true,
+      keepAliveInitialDelayMillis,
+      stream: boundedSockets(silentMs),
       application_name: 'holdfast',
     },
     { onPoolError: () => {}, onConnectionError: () => {} },
@@ -88,19 +97,36 @@ export function isTransient(thrown: unknown): boolean {
 /** Full jitter around a doubling base, in ms: attempt 0, 1, 2 … gives about 10, 20, 40 … up to 1 000. */
 export const backoffMs = (attempt: number, random = Math.random) => Math.min(1000, 10 * 2 ** attempt) * (0.5 + random())
 
+/** A read is tried as often as an append is. */
+const readsMax = 7
+
 /**
- * Runs `operation` again after transient failures, at most `attempts` times in all. `operation` must be repeatable (a read, or
- * one that decides again on what it finds).
+ * Runs `operation` again after transient failures, a bounded number of times. `operation` must be repeatable (a read, or one that
+ * decides again on what it finds). Once the signal is aborted it is not tried again: its reason is thrown.
  */
-export async function retrying<T>(operation: () => Promise<T>, attempts = 6): Promise<T> {
+export async function retrying<T>(operation: () => Promise<T>, signal?: AbortSignal): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
       return await operation()
     } catch (thrown) {
-      if (attempt + 1 >= attempts || !isTransient(thrown)) throw asError(thrown)
-      await new Promise((resolve) => setTimeout(resolve, backoffMs(attempt)))
+      if (attempt + 1 >= readsMax || !isTransient(thrown)) throw asError(thrown)
+      await pause(backoffMs(attempt), signal)
     }
   }
+}
+
+async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted()
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    signal?.addEventListener('abort', done)
+  })
+  signal?.throwIfAborted()
 }
 
 /** The database's time through its one SQL function (design section 3): leases, expiries and ages are judged by it alone. */

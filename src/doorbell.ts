@@ -3,6 +3,7 @@
 // sessions that somebody listens to. A lost ring costs at most the poll interval.
 
 import { Client } from 'pg'
+import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
 import type { Db } from './db.ts'
 import { asError } from './errors.ts'
 
@@ -154,7 +155,15 @@ function listenForever(
 
   async function open() {
     if (closed) return
-    const next = new Client({ connectionString: url, keepAlive: true, application_name: 'holdfast listen' })
+    const next = new Client({
+      connectionString: url,
+      connectionTimeoutMillis: aliveAnswerMs,
+      keepAlive: true,
+      keepAliveInitialDelayMillis,
+      // Also where nobody asks whether it still lives: until it listens.
+      stream: boundedSockets(aliveEveryMs + aliveAnswerMs),
+      application_name: 'holdfast listen',
+    })
     client = next
     next.on('error', (error) => reconnect(next, error))
     next.on('end', () => reconnect(next, new Error('the LISTEN connection ended')))

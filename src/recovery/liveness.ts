@@ -7,6 +7,7 @@
 //     └──── connection lost, all that was seen is forgotten ◄┘
 
 import { Client, type QueryResultRow } from 'pg'
+import { boundedSockets, keepAliveInitialDelayMillis } from '../bounded-socket.ts'
 import { sqlStateOf } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -36,15 +37,23 @@ export interface LivenessOptions {
   owner: string
   graceMs: number
   log: Log
+  /** How long the connection may be silent before it is given up. Slow is not dead: the server still holds the lock for it. */
+  silentMs?: number
   /** Monotonic ms. */
   now?: () => number
 }
 
-/** How long the connection may be silent before it is given up. Slow is not dead: the server still holds the lock for it. */
-const silentMsMax = 10_000
+const silentMsDefault = 10_000
 const reconnectMsMax = 2_000
 
-export function createLiveness({ url, owner, graceMs, log, now = () => performance.now() }: LivenessOptions): Liveness {
+export function createLiveness({
+  url,
+  owner,
+  graceMs,
+  log,
+  silentMs = silentMsDefault,
+  now = () => performance.now(),
+}: LivenessOptions): Liveness {
   let client: Client | null = null
   let isGranted = false
   let provenAt = Number.NEGATIVE_INFINITY
@@ -90,7 +99,7 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
 
   function ping(live: Client) {
     timer = setTimeout(async () => {
-      const silent = setTimeout(() => lose(live, new Error('the liveness connection does not answer')), silentMsMax)
+      const silent = setTimeout(() => lose(live, new Error('the liveness connection does not answer')), silentMs)
       try {
         const sentAt = now()
         await ask(live, 'SELECT 1')
@@ -111,7 +120,10 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
     const next = new Client({
       connectionString: url,
       keepAlive: true,
-      connectionTimeoutMillis: silentMsMax,
+      keepAliveInitialDelayMillis,
+      connectionTimeoutMillis: silentMs,
+      // Bounds whatever is asked, also before the first ping. Between two pings it is silent with reason.
+      stream: boundedSockets(silentMs + pingMs),
       application_name: 'holdfast liveness',
     })
     client = next
@@ -120,7 +132,8 @@ export function createLiveness({ url, owner, graceMs, log, now = () => performan
     next.on('end', () => lose(next, new Error('the liveness connection ended')))
     try {
       await next.connect()
-      // Another process may hold it while it takes this owner's claims over. The wait is cut up, so that a dead wire is noticed.
+      // Another process may hold it while it takes this owner's claims over. The server cuts the wait up, so that it says something now
+      // and then: a wire that stays silent for longer than that is dead.
       await next.query(`SET lock_timeout = '5s'`)
       for (;;) {
         const sentAt = now()

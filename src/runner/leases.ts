@@ -3,7 +3,7 @@
 // by its own monotonic count since the last renewal was sent (CLAIM-14).
 
 import { readClaim, renewClaims } from '../claim.ts'
-import type { Db } from '../db.ts'
+import { type Db, retrying } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
@@ -21,8 +21,6 @@ export interface Leases {
   add(hold: Hold, acquiredAt: number): void
   /** The hold is over or abandoned: renewed no more. */
   remove(hold: Hold): void
-  /** May this hold start anything, by this process's own count? False from shortly before its lease can have run out. */
-  isFresh(hold: Hold): boolean
   /** Waits until other processes can see that this one lives; false when the signal ends the wait. A claim before would be taken for a dead owner's. */
   whenAlive(signal: AbortSignal): Promise<boolean>
   /**
@@ -48,10 +46,22 @@ export interface LeaseOptions {
   log: Log
   metrics: Metrics
   alive?: Alive | null
+  /** How long a renewal may take before the next one does not wait for it any more. */
+  patienceMs?: number
   now?: () => number
 }
 
-export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive, now }: LeaseOptions): Leases {
+export function createLeases({
+  db,
+  owner,
+  leaseMs,
+  renewMs,
+  log,
+  metrics,
+  alive,
+  patienceMs = Math.max(renewMs, 5000),
+  now,
+}: LeaseOptions): Leases {
   const monotonic = now ?? (() => performance.now())
   const holds = new Map<string, { hold: Hold; provenAt: number }>()
   let renewing = false
@@ -68,6 +78,7 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
   /** What can no longer be proven to be ours ends a little before the lease does. */
   const provenForMs = leaseMs - Math.min(1000, leaseMs / 10)
 
+  /** May this hold start anything, by this process's own count? False from shortly before its lease can have run out. */
   function isFresh(hold: Hold): boolean {
     const entry = holds.get(hold.sessionId)
     if (entry?.hold !== hold || hold.ended === 'lost') return false
@@ -92,7 +103,8 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
     const asked = [...holds.values()].map(({ hold }) => hold)
     try {
       const ids = asked.map(({ executionId }) => executionId)
-      const renewed = new Map((await renewClaims(db, owner, ids, leaseMs)).map((claim) => [claim.executionId, claim]))
+      const answer = await within(patienceMs, renewClaims(db, owner, ids, leaseMs))
+      const renewed = new Map(answer.map((claim) => [claim.executionId, claim]))
       for (const hold of asked) {
         if (!isHeld(hold) || hold.closing) continue
         const claim = renewed.get(hold.executionId)
@@ -112,7 +124,7 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
   }
 
   async function examine(hold: Hold) {
-    const claim = await readClaim(db, hold.sessionId)
+    const claim = await retrying(() => readClaim(db, hold.sessionId))
     if (!isHeld(hold) || hold.closing) return
     if (claim === null || claim.executionId !== hold.executionId || claim.owner !== owner || !claim.live)
       return lose(hold, 'another owner or none')
@@ -131,7 +143,6 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
     remove(hold) {
       if (isHeld(hold)) holds.delete(hold.sessionId)
     },
-    isFresh,
     whenAlive: async (signal) => !alive || alive.isHeld() || alive.whenHeld(signal),
     mayStart,
     async mustStart(hold) {
@@ -147,5 +158,18 @@ export function createLeases({ db, owner, leaseMs, renewMs, log, metrics, alive,
       clearInterval(renewal)
       clearInterval(watch)
     },
+  }
+}
+
+/** The answer, if it comes in time: over a wire that is dead it would come never, and another connection may do. */
+async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ms} ms`)), ms)
+  })
+  try {
+    return await Promise.race([answer, late])
+  } finally {
+    clearTimeout(timer)
   }
 }

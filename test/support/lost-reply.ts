@@ -1,5 +1,5 @@
 // A wire to the database that loses a reply: the server has answered, so what was asked is done and committed, and the connection breaks
-// before the answer reaches the client.
+// before the answer reaches the client, or goes silent.
 import type { AddressInfo } from 'node:net'
 import { connect, createServer, type Socket } from 'node:net'
 
@@ -10,6 +10,8 @@ export interface LossyWire {
    * carried out, and the reply after which the client would know is lost.
    */
   lose(words: string[], times?: number): void
+  /** The same, but the connection stays open, and nothing ever comes over it again. */
+  swallow(words: string[], times?: number): void
   /** Replies lost so far, each after the server had said that it is outside of any transaction again. */
   lost(): number
   close(): Promise<void>
@@ -26,12 +28,14 @@ export async function lossyWire(target: string): Promise<LossyWire> {
   let words: string[] = []
   let left = 0
   let lost = 0
+  let staysOpen = false
 
   const server = createServer((client) => {
     const database = connect(Number(to.port || 5432), to.hostname)
     /** What the client has sent since the server was idle last. */
     let asked = ''
     let isLosing = false
+    let isSilent = false
     let held: Buffer[] = []
     let tail = Buffer.alloc(0)
     const end = () => {
@@ -48,6 +52,7 @@ export async function lossyWire(target: string): Promise<LossyWire> {
       })
     }
     client.on('data', (data) => {
+      if (isSilent) return
       asked += data.toString('latin1')
       if (!isLosing && left > 0 && words.every((word) => asked.includes(word))) {
         isLosing = true
@@ -56,6 +61,7 @@ export async function lossyWire(target: string): Promise<LossyWire> {
       database.write(data)
     })
     database.on('data', (data) => {
+      if (isSilent) return
       tail = Buffer.concat([tail, data]).subarray(-6)
       const state = stateOf(tail)
       if (isLosing) {
@@ -63,7 +69,8 @@ export async function lossyWire(target: string): Promise<LossyWire> {
         if (state === null) return
         if (state === 'I') {
           lost++
-          return end()
+          isSilent = staysOpen
+          return isSilent ? undefined : end()
         }
       }
       // Inside of a transaction the answers go through: the one to its COMMIT is meant.
@@ -81,6 +88,12 @@ export async function lossyWire(target: string): Promise<LossyWire> {
     lose(which, times = 1) {
       words = which
       left = times
+      staysOpen = false
+    },
+    swallow(which, times = 1) {
+      words = which
+      left = times
+      staysOpen = true
     },
     lost: () => lost,
     close: () =>
