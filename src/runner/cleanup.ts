@@ -1,6 +1,7 @@
 // The owner's end of an interrupt (design section 8): after everything has stopped, one append settles what is open and removes the
 // claim. It is the one append that phase CANCELLING lets pass. If it fails the claim stays CANCELLING: no successor can start.
 
+import { retrying } from '../db.ts'
 import { event, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import type { Hold } from './hold.ts'
@@ -17,7 +18,7 @@ export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<stri
   const { sessionId, executionId } = hold
   hold.closing = true
   for (let look = 0; look < decideAgainMax; look++) {
-    const open = await readOpen(core.db, sessionId)
+    const open = await retrying(() => readOpen(core.db, sessionId))
     const outcome = await core.eventLog.append({
       sessionId,
       events: [

@@ -9,7 +9,7 @@ import type { Span } from '../tracing.ts'
 import type { Core } from './core.ts'
 import { messageTokens } from './estimate.ts'
 import { type History, type HistoryMessage, readHistory } from './history.ts'
-import { type Hold, HoldEnded } from './hold.ts'
+import { type Hold, HoldEnded, reading } from './hold.ts'
 import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import type { ResolvedModel } from './models/registry.ts'
@@ -177,7 +177,7 @@ async function runCompaction(
   span: Span,
 ): Promise<Compacted> {
   const { sessionId } = hold
-  const history = await readHistory(core.db, sessionId)
+  const history = await reading(hold, () => readHistory(core.db, sessionId))
   const plan = planCompaction(history, model?.contextTokens ?? null, isForStep)
   const failed = (error: StepError, usage = noUsage) => event('compaction.failed', { messageId, error, usage })
   const started: NewEvent[] = [event('compaction.started', { messageId, automatic: request === undefined })]

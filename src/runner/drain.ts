@@ -3,6 +3,7 @@
 //
 //   wake → eligible? → execution.started + claim → ┌ boundary → step → boundary ┐ → execution.settled, claim removed
 
+import { retrying } from '../db.ts'
 import { asError } from '../errors.ts'
 import { type ExecutionOutcome, event } from '../events.ts'
 import { newExecutionId } from '../ids.ts'
@@ -12,7 +13,7 @@ import { cleanUp } from './cleanup.ts'
 import { compact } from './compaction.ts'
 import type { Core } from './core.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
-import { createHold, type Hold, HoldEnded } from './hold.ts'
+import { createHold, type Hold, HoldEnded, reading } from './hold.ts'
 import { readPromoted } from './prepare.ts'
 import { startDrainSpan } from './spans.ts'
 import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep, type StepResult } from './step.ts'
@@ -24,7 +25,13 @@ const decideAgainMax = 1000
 async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
   for (let look = 0; look < decideAgainMax; look++) {
     if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null
-    const work = await readWork(core.db, sessionId)
+    let work: Work | null
+    try {
+      work = await retrying(() => readWork(core.db, sessionId), core.stopping)
+    } catch (thrown) {
+      if (core.stopping.aborted) return null
+      throw thrown
+    }
     if (work === null || !isEligible(work)) return null
     const { owner } = core
     const hold = createHold(sessionId, newExecutionId(), owner)
@@ -91,38 +98,43 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     if (look > decideAgainMax + steps * decideAgainMax)
       throw new Error('the session moves faster than it can be decided on')
 
-    const work = await readWork(core.db, sessionId)
-    if (work === null) throw new Error(`session ${sessionId} is gone`)
-    // A step that waits for people is taken up where it stands; no boundary is reached before it has ended.
-    const openStep = retry === null && work.open?.kind === 'ASSISTANT' && work.open.streamed ? work.open : null
-    // Another attempt of the open step is no boundary: nothing is promoted within it.
-    const isWithinStep = openStep !== null || retry?.messageId != null
-    const boundary: Boundary = isWithinStep ? { kind: 'step', promote: [] } : atBoundary(work)
-    // A process that stops begins nothing more; what is over is still settled by the one that ran it.
-    if (core.stopping.aborted && boundary.kind !== 'rest') return 'leaving'
-    if (boundary.kind === 'compact') {
-      await runCompaction(core, hold, work, boundary.input.id)
-      continue
+    try {
+      const work = await reading(hold, () => readWork(core.db, sessionId))
+      if (work === null) throw new Error(`session ${sessionId} is gone`)
+      // A step that waits for people is taken up where it stands; no boundary is reached before it has ended.
+      const openStep = retry === null && work.open?.kind === 'ASSISTANT' && work.open.streamed ? work.open : null
+      // Another attempt of the open step is no boundary: nothing is promoted within it.
+      const isWithinStep = openStep !== null || retry?.messageId != null
+      const boundary: Boundary = isWithinStep ? { kind: 'step', promote: [] } : atBoundary(work)
+      // A process that stops begins nothing more; what is over is still settled by the one that ran it.
+      if (core.stopping.aborted && boundary.kind !== 'rest') return 'leaving'
+      if (boundary.kind === 'compact') {
+        await runCompaction(core, hold, work, boundary.input.id)
+        continue
+      }
+      if (boundary.kind === 'rest') {
+        if ((await settle(core, hold, work, 'SUCCEEDED')) === 'done') return 'idle'
+        continue
+      }
+      if (!isWithinStep && steps > 0 && hold.phase === 'SAFE' && core.coordinator.othersWait() && isOwed(work)) {
+        if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
+        continue
+      }
+      const result: StepResult =
+        openStep === null
+          ? await runStep(core, hold, work, boundary.promote, retry, !hasCompacted)
+          : await resumeStep(core, hold, openStep.messageId)
+      if (result.kind === 'settled' || result.kind === 'retry') steps++
+      // One automatic compaction a boundary: then the step is tried, whatever came of it.
+      hasCompacted = result.kind === 'compacted' || (result.kind === 'stale' && hasCompacted)
+      const next = await afterStep(core, hold, result)
+      if (next.end !== undefined) return next.end
+      if (result.kind !== 'stale' && result.kind !== 'compacted') retry = next.retry
+      ignoring = next.ignoring
+    } catch (thrown) {
+      // The next look says how the hold ended.
+      if (!(thrown instanceof HoldEnded)) throw thrown
     }
-    if (boundary.kind === 'rest') {
-      if ((await settle(core, hold, work, 'SUCCEEDED')) === 'done') return 'idle'
-      continue
-    }
-    if (!isWithinStep && steps > 0 && hold.phase === 'SAFE' && core.coordinator.othersWait() && isOwed(work)) {
-      if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
-      continue
-    }
-    const result: StepResult =
-      openStep === null
-        ? await runStep(core, hold, work, boundary.promote, retry, !hasCompacted)
-        : await resumeStep(core, hold, openStep.messageId)
-    if (result.kind === 'settled' || result.kind === 'retry') steps++
-    // One automatic compaction a boundary: then the step is tried, whatever came of it.
-    hasCompacted = result.kind === 'compacted' || (result.kind === 'stale' && hasCompacted)
-    const next = await afterStep(core, hold, result)
-    if (next.end !== undefined) return next.end
-    if (result.kind !== 'stale' && result.kind !== 'compacted') retry = next.retry
-    ignoring = next.ignoring
   }
 }
 
@@ -167,25 +179,30 @@ async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<type
   }
 }
 
-/** Waits out a back-off; the lease goes on being renewed, and the end of the hold ends the wait. */
+/**
+ * Waits out a back-off. Others run in its place meanwhile, so that a provider which refuses everything holds nothing else up; the lease
+ * goes on being renewed. The end of the hold, or of the process, ends the wait.
+ */
 function pause(core: Core, hold: Hold, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    if (hold.signal.aborted) return resolve()
+  const ends = [hold.signal, core.stopping]
+  const due = new Promise<void>((resolve) => {
+    if (ends.some(({ aborted }) => aborted)) return resolve()
     const done = () => {
       cancel()
-      hold.signal.removeEventListener('abort', done)
+      for (const signal of ends) signal.removeEventListener('abort', done)
       resolve()
     }
     const cancel = core.clock.setTimeout(done, ms)
-    hold.signal.addEventListener('abort', done, { once: true })
+    for (const signal of ends) signal.addEventListener('abort', done)
   })
+  return core.coordinator.stepAside(hold.sessionId, due, hold.signal)
 }
 
 /** Gives the claim back, if the session is still as it was decided on; together with a continuation that asks for nothing. */
 async function settle(core: Core, hold: Hold, work: Work, outcome: ExecutionOutcome): Promise<'done' | 'again'> {
   const boundary = atBoundary(work)
   const hidden = outcome === 'SUCCEEDED' && boundary.kind === 'rest' ? boundary.promote : []
-  const promoted = await readPromoted(core, hold.sessionId, hidden)
+  const promoted = await reading(hold, () => readPromoted(core, hold.sessionId, hidden))
   hold.closing = true
   const settled = await core.eventLog.append({
     sessionId: hold.sessionId,

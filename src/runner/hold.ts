@@ -1,6 +1,7 @@
 // A claim as its owner holds it in memory: what phase it believes in, and the signal by which everything that runs under it stops.
 // The belief is never enough: each effect is fenced in the database, right before it or in the same commit.
 
+import { retrying } from '../db.ts'
 import type { Fence } from '../event-log.ts'
 import type { ExecutionPhase } from '../events.ts'
 
@@ -57,3 +58,9 @@ export function createHold(sessionId: string, executionId: string, owner: string
     fence: (phases) => ({ executionId, owner, phases }),
   }
 }
+
+/**
+ * A read of what runs under this hold: made again after a lost connection, as an append is, so that it costs neither a step nor a
+ * recovery. Throws HoldEnded if the hold ends meanwhile.
+ */
+export const reading = <T>(hold: Hold, read: () => Promise<T>): Promise<T> => retrying(read, hold.signal)

@@ -9,7 +9,7 @@ import { newInteractionId } from '../ids.ts'
 import { active } from '../tracing.ts'
 import { type Asked, decidedError, readAsked } from './asked.ts'
 import type { Core } from './core.ts'
-import { type Hold, HoldEnded } from './hold.ts'
+import { type Hold, HoldEnded, reading } from './hold.ts'
 import type { CallRequest } from './ledger.ts'
 import { jsonLevelsMax, levelsOf, tooDeepRule } from './plain-json.ts'
 import { startToolSpan } from './spans.ts'
@@ -132,9 +132,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     } catch (thrown) {
       core.log.warn({ err: asError(thrown), sessionId, tool: name }, 'needsApproval failed; the user is asked')
     }
-    const remembered = await core.db.interaction.count({
-      where: { sessionId, toolName: name, remember: true, state: 'APPROVED', definition: tool.definition },
-    })
+    const where = { sessionId, toolName: name, remember: true, state: 'APPROVED', definition: tool.definition }
+    const remembered = await reading(hold, () => core.db.interaction.count({ where }))
     return remembered === 0
   }
 
@@ -145,7 +144,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     const question = input as { question?: unknown; options?: unknown }
     const expiresMs = tool.approvalExpiresMs ?? core.config.approvalExpiresMs
     const expiresAt =
-      expiresMs === undefined ? null : new Date((await databaseNow(core.db)).getTime() + expiresMs).toISOString()
+      expiresMs === undefined
+        ? null
+        : new Date((await reading(hold, () => databaseNow(core.db))).getTime() + expiresMs).toISOString()
     return event('interaction.requested', {
       interactionId: newInteractionId(),
       kind: isQuestion ? 'QUESTION' : 'APPROVAL',
@@ -253,7 +254,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   function carryOutDecided(): Promise<{ seq: number; asked: Asked[]; carried: number }> {
     const look = looking.then(async () => {
       if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
-      const { seq, asked } = await readAsked(core.db, sessionId, messageId)
+      const { seq, asked } = await reading(hold, () => readAsked(core.db, sessionId, messageId))
       const decided = asked.filter(({ state }) => state !== 'OPEN')
       for (const one of decided) await carryOut(one)
       return { seq, asked, carried: decided.length }

@@ -13,7 +13,7 @@ import { compact, compactionsMax } from './compaction.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
 import type { Promoted } from './history.ts'
-import { type Hold, HoldEnded } from './hold.ts'
+import { type Hold, HoldEnded, reading } from './hold.ts'
 import { createLedger, type Ledger } from './ledger.ts'
 import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
@@ -51,7 +51,7 @@ export type StepResult =
   | { kind: 'stopped'; ignoring: ReadonlySet<string> }
 
 /** How long a session rests whose next step could not be prepared for now. */
-export const preparationRestMs = 10_000
+const preparationRestMs = 10_000
 
 /** How often an outcome is decided again because a person decided in between. */
 const decideAgainMax = 100
@@ -87,10 +87,10 @@ export async function runStep(
   let promoted: Promoted[]
   let preparation: Awaited<ReturnType<typeof prepare>>
   try {
-    promoted = await readPromoted(core, sessionId, isSameMessage ? [] : promote)
+    promoted = await reading(hold, () => readPromoted(core, sessionId, isSameMessage ? [] : promote))
     preparation = retry?.prepared
       ? { ok: true, prepared: retry.prepared }
-      : await prepare(core, sessionId, work, promoted)
+      : await reading(hold, () => prepare(core, sessionId, work, promoted))
   } catch (thrown) {
     if (hold.signal.aborted) return stopped
     core.log.warn({ err: asError(thrown), sessionId, executionId }, 'a step could not be prepared for now')
@@ -146,7 +146,8 @@ export async function runStep(
   const { failure } = first
   try {
     const compacted = await compact(core, hold, prepared.model, { isForStep: true })
-    const again = compacted === 'completed' ? await prepare(core, sessionId, work, [], prepared) : null
+    const again =
+      compacted === 'completed' ? await reading(hold, () => prepare(core, sessionId, work, [], prepared)) : null
     if (again?.ok) {
       const second = await attemptStep(core, hold, again.prepared, createLedger(messageId), attemptNumber, false)
       if (second.kind !== 'overflowed') return keeping(again.prepared, second)
@@ -214,7 +215,8 @@ async function writeFailedPreparation(
 
 /** Gives the session back, nothing promoted; a scan wakes it when its time has come (design section 5). */
 async function release(core: Core, hold: Hold, work: Work): Promise<StepResult> {
-  const retryAt = new Date((await databaseNow(core.db)).getTime() + preparationRestMs).toISOString()
+  const now = await reading(hold, () => databaseNow(core.db))
+  const retryAt = new Date(now.getTime() + preparationRestMs).toISOString()
   hold.closing = true
   const outcome = await core.eventLog.append({
     sessionId: hold.sessionId,
@@ -354,7 +356,7 @@ export const resumeStep = (core: Core, hold: Hold, messageId: string): Promise<S
 
 async function runResumed(core: Core, hold: Hold, messageId: string): Promise<StepResult> {
   const { sessionId } = hold
-  const step = await core.db.message.findUniqueOrThrow({ where: { id: messageId } })
+  const step = await reading(hold, () => core.db.message.findUniqueOrThrow({ where: { id: messageId } }))
   const usage: Usage = {
     inputTokens: Number(step.inputTokens ?? 0),
     outputTokens: Number(step.outputTokens ?? 0),
@@ -535,7 +537,8 @@ async function carryOut(
       const next = attemptNumber + 1
       if (!failure.retryable || next > attemptsMax) return fail(error)
       const delayMs = retryDelayMs(next, failure.retryAfterMs)
-      const retryAt = new Date((await databaseNow(core.db)).getTime() + delayMs).toISOString()
+      const now = await reading(hold, () => databaseNow(core.db))
+      const retryAt = new Date(now.getTime() + delayMs).toISOString()
       const notice = event('step.retry_scheduled', { messageId, attempt: next, retryAt, error })
       const toContinue: ClaimMove = { kind: 'move', to: 'CONTINUE' }
       const hasOutput = ledger.hasOutput()
