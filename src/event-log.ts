@@ -1,4 +1,4 @@
-// The log: append (the only door into history), read, follow (design section 2, idea 1; section 10).
+// The log: append, the only door into history, and read (design section 2, idea 1).
 
 import type { AppendOutcome, AppendRequest } from './append.ts'
 import { createAppendQueue } from './append-queue.ts'
@@ -18,15 +18,6 @@ export interface EventLog {
   append(request: AppendRequest): Promise<AppendOutcome>
   /** Events with seq > after, in order, at most `limit`. Throws UnknownEventError. `db`: read inside this transaction. */
   read(sessionId: string, after: number, limit: number, db?: Tx): Promise<StoredEvent[]>
-  /**
-   * Every event after `after`, exactly once and in order, then each new one as it commits; never ends by itself. A hand-written
-   * pull iterator: `return()` (or the signal) ends a pending wait at once and leaves no listener behind.
-   */
-  follow(
-    sessionId: string,
-    after: number,
-    options?: { signal?: AbortSignal; pageSize?: number },
-  ): AsyncIterableIterator<StoredEvent>
   /** Resolves when no append waits or is under way. */
   idle(): Promise<void>
 }
@@ -38,8 +29,6 @@ export interface EventLogOptions {
   origin: string
   observe?: (what: { groupSize: number; seconds: number }) => void
 }
-
-export const pageSizeDefault = 200
 
 export function createEventLog({ db, doorbell, origin, observe }: EventLogOptions): EventLog {
   const queue = createAppendQueue({ db, origin, committed: (sessionIds) => doorbell.ring(sessionIds), observe })
@@ -53,63 +42,5 @@ export function createEventLog({ db, doorbell, origin, observe }: EventLogOption
     return rows.map(decodeEvent)
   }
 
-  function follow(
-    sessionId: string,
-    after: number,
-    { signal, pageSize = pageSizeDefault }: { signal?: AbortSignal; pageSize?: number } = {},
-  ): AsyncIterableIterator<StoredEvent> {
-    let cursor = after
-    let page: StoredEvent[] = []
-    let rung = true
-    let ended = false
-    let wake: (() => void) | null = null
-    // Armed before the first read: what commits between a read and the wait after it has rung already.
-    const stop = doorbell.listen(sessionId, () => {
-      rung = true
-      wake?.()
-    })
-    const end = () => {
-      ended = true
-      stop()
-      signal?.removeEventListener('abort', end)
-      wake?.()
-    }
-    if (signal?.aborted) end()
-    else signal?.addEventListener('abort', end)
-
-    async function next(): Promise<IteratorResult<StoredEvent>> {
-      while (!ended) {
-        const ready = page.shift()
-        if (ready !== undefined) {
-          cursor = ready.seq
-          return { done: false, value: ready }
-        }
-        if (rung) {
-          rung = false
-          page = await read(sessionId, cursor, pageSize)
-          if (page.length === pageSize) rung = true
-          continue
-        }
-        await new Promise<void>((resolve) => {
-          wake = resolve
-          if (rung || ended) resolve()
-        })
-        wake = null
-      }
-      return { done: true, value: undefined }
-    }
-
-    return {
-      next,
-      async return() {
-        end()
-        return { done: true, value: undefined }
-      },
-      [Symbol.asyncIterator]() {
-        return this
-      },
-    }
-  }
-
-  return { append: (request) => queue.append(request), read, follow, idle: () => queue.idle() }
+  return { append: (request) => queue.append(request), read, idle: () => queue.idle() }
 }

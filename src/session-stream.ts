@@ -42,18 +42,16 @@ const outageMs = 30_000
 /** After this time without its reader a stream keeps one event at most, and looks whether there is something to take at all. */
 const slimMs = 200
 
-export interface SessionStream extends AsyncIterableIterator<StreamItem> {
-  /** Ends the stream from outside, such as for an expired token: one StreamEnded as the next item, at once, then done. */
-  endWith(cause: StreamEndCause): void
-}
-
 /**
  * Every event after `after` exactly once and in order, one LogSynced at the watermark, then live, with deltas in between (design
  * section 10). Pulled: nothing is queued for a slow reader. Ends with StreamEnded{resumeAfter: the last seq that was given} when the
  * reader takes nothing for `config.stallMs` although something is there, when its token counts no more, or when the process stops; `return()` and the signal end
  * it at once. Throws UnavailableError when the database stays away for 30 s, and for an unknown session or event type.
  */
-export function sessionStream(sources: StreamSources, options: SessionStreamOptions): SessionStream {
+export function sessionStream(
+  sources: StreamSources,
+  options: SessionStreamOptions,
+): AsyncIterableIterator<StreamItem> {
   const { db, eventLog, doorbell, live, config, stopping, metrics } = sources
   const { sessionId, after, signal, whenUnauthenticated, pageSize = 200 } = options
   const clock = sources.clock ?? realTimers
@@ -264,5 +262,5 @@ export function sessionStream(sources: StreamSources, options: SessionStreamOpti
     stops.push(whenUnauthenticated(() => pull.endWith(endedItem('UNAUTHENTICATED'))))
   if (!released) rested(false)
 
-  return Object.assign(pull.iterator, { endWith: (cause: StreamEndCause) => pull.endWith(endedItem(cause)) })
+  return pull.iterator
 }

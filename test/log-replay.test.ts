@@ -111,14 +111,13 @@ describe('an event type of a newer version', () => {
     return seq
   }
 
-  it('LOG-12: reading, following, streaming and verifying say which event of which session it is', async () => {
+  it('LOG-12: reading, streaming and verifying say which event of which session it is', async () => {
     const here = streamProcess(database.url)
     const { sessionId } = await runningStep(here)
     const other = await runningStep(here)
     const seq = await appendUnknown(sessionId)
     const failure = { name: 'UnknownEventError', sessionId, seq, type: 'session.dreamt' }
     await expect(here.eventLog.read(sessionId, 0, 100)).rejects.toMatchObject(failure)
-    await expect(here.eventLog.follow(sessionId, seq - 1).next()).rejects.toMatchObject(failure)
     await expect(takeUntil(here.stream(sessionId, seq - 1), () => false)).rejects.toMatchObject(failure)
     const verified = await verifySession(here.db, sessionId)
     expect(verified).toMatchObject({ consistent: false, differences: [expect.stringContaining('"session.dreamt"')] })

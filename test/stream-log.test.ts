@@ -395,12 +395,18 @@ describe('shutdown and slow readers', () => {
     await stalling.close()
   })
 
-  it('endWith gives its cause as the last item without waiting for an event', async () => {
+  it('a token that ends is the cause in the last item, which waits for no event', async () => {
     const sessionId = await createSession(here)
-    const stream = here.stream(sessionId, 1)
+    let expire = () => {}
+    const stream = here.stream(sessionId, 1, {
+      whenUnauthenticated(then) {
+        expire = then
+        return () => {}
+      },
+    })
     await stream.next()
     const pending = stream.next()
-    stream.endWith('UNAUTHENTICATED')
+    expire()
     expect((await pending).value).toMatchObject({ typename: 'StreamEnded', cause: 'UNAUTHENTICATED', resumeAfter: 1 })
     expect((await stream.next()).done).toBe(true)
   })
