@@ -113,7 +113,7 @@ it.each(['an approval that expires', 'a retry'])('the time of the database, for 
     await wentOn(sessionId)
   } else {
     await approve(core, await asked(stage, sessionId))
-    await eventually('the end', async () => (await stage.types(sessionId)).includes('step.ended'))
+    await wentOn(sessionId, 2)
   }
   expect(wire.lost()).toBe(1)
   expect(errors).toEqual([])

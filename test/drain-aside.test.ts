@@ -23,7 +23,8 @@ const asked = () => stage.provider.requests.map(usersIn)
 
 it('DRAIN-06: a session in its back-off gives its place to others, queues for one again, and never runs beyond the bound', async () => {
   const clock = testClock()
-  const a = await stage.start({ config: { maxDrains: 1 }, clock })
+  // The silence of the others is none: only the back-off's time passes.
+  const a = await stage.start({ config: { maxDrains: 1, idleMs: 3_600_000 }, clock })
   const [limited, first, second] = [await newSession(a), await newSession(a), await newSession(a)]
   const [one, two] = [gate(), gate()]
   const refused = status(429, {}, { 'retry-after': '600' })
@@ -64,7 +65,8 @@ it.each(['in its back-off', 'while it waits for a place'])(
   'DRAIN-06: interrupt and shutdown end a session %s at once, though there is no place',
   async (when) => {
     const clock = testClock()
-    const a = await stage.start({ config: { maxDrains: 1 }, clock })
+    // The silence of the others is none: only the back-off's time passes.
+    const a = await stage.start({ config: { maxDrains: 1, idleMs: 3_600_000 }, clock })
     const [stopped, left, busy] = [await newSession(a), await newSession(a), await newSession(a)]
     for (const sessionId of [stopped, left]) {
       stage.provider.script(status(503))
