@@ -12,8 +12,9 @@ export default defineConfig({
     maxWorkers: 2,
     // Tests that race real processes and real disks get one second chance where nobody sits before them; who needed it is named at the end.
     retry: process.env.CI ? 1 : 0,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // A machine that others share may be several times slower than this one.
+    testTimeout: process.env.CI ? 120_000 : 30_000,
+    hookTimeout: process.env.CI ? 180_000 : 60_000,
     reporters: [
       'default',
       retried,

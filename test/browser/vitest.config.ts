@@ -14,8 +14,8 @@ export default defineConfig({
     retry: process.env.CI ? 1 : 0,
     // A page shows things when it gets to them.
     expect: { poll: { timeout: 15_000 } },
-    testTimeout: 90_000,
-    hookTimeout: 120_000,
+    testTimeout: process.env.CI ? 240_000 : 90_000,
+    hookTimeout: process.env.CI ? 300_000 : 120_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'browser'}.json` }]],
   },
 })

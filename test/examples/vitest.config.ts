@@ -7,8 +7,8 @@ export default defineConfig({
   test: {
     include: ['test/examples/examples.ts'],
     globalSetup: ['test/support/global-setup.ts'],
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    testTimeout: process.env.CI ? 180_000 : 60_000,
+    hookTimeout: process.env.CI ? 300_000 : 120_000,
     reporters: ['default', ['json', { outputFile: `test-results/${process.env.TEST_REPORT ?? 'examples'}.json` }]],
   },
 })
