@@ -41,7 +41,7 @@ export async function rollout${n}(regions: string[]): Promise<void> {
 `
 
 async function seed(url: string): Promise<void> {
-  const db = connect(url, 2)
+  const db = connect(url, 2, 3_600_000)
   const doorbell = createDoorbell({ db, url: null, origin: 'own_.bench', pollMs: 1000 })
   const log = createEventLog({ db, doorbell, origin: 'own_.bench' })
   await log.append({ sessionId, events: [created('A long conversation')] })

@@ -18,7 +18,7 @@ const promptsPerSecond = 20
 const settledMsMax = 300_000
 
 export async function benchMassRecovery({ url }: BenchDatabase, claims: number): Promise<void> {
-  const db = connect(url, 3)
+  const db = connect(url, 3, 3_600_000)
   try {
     let begun = performance.now()
     const sessions = await cutOffMany(url, claims)

@@ -19,7 +19,7 @@ const looks: [string, (tx: Tx) => Promise<unknown>][] = [
 const scans = 50
 
 export async function benchScan({ url }: BenchDatabase, sessions: number): Promise<void> {
-  const db = connect(url, 2)
+  const db = connect(url, 2, 3_600_000)
   try {
     let begun = performance.now()
     await writeSessions(db, sessions)

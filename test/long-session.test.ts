@@ -19,14 +19,20 @@ beforeAll(async () => {
   )
   // Written as rows: through the one door it would take an hour.
   const { db } = served.core
-  await db.$executeRaw`
-    INSERT INTO "Event" ("sessionId", seq, type, payload, at, "appendId", ordinal)
-    SELECT ${sessionId}, n, 'synthetic.appended', jsonb_build_object('messageId', 'msg_.m' || n, 'text', 'note ' || n, 'hidden', true),
-           now(), gen_random_uuid(), 0
-      FROM generate_series(2, ${events}::int) n`
-  await db.$executeRaw`
-    INSERT INTO "Message" (id, "sessionId", kind, seq, "createdAt", text, hidden)
-    SELECT 'msg_.m' || n, ${sessionId}, 'SYNTHETIC', n, now(), 'note ' || n, true FROM generate_series(5, ${events}::int, 5) n`
+  // In pieces: a connection on which nothing comes for half a minute is given up.
+  const piece = 100_000
+  for (let from = 2; from <= events; from += piece) {
+    const to = Math.min(from + piece - 1, events)
+    await db.$executeRaw`
+      INSERT INTO "Event" ("sessionId", seq, type, payload, at, "appendId", ordinal)
+      SELECT ${sessionId}, n, 'synthetic.appended', jsonb_build_object('messageId', 'msg_.m' || n, 'text', 'note ' || n, 'hidden', true),
+             now(), gen_random_uuid(), 0
+        FROM generate_series(${from}::int, ${to}::int) n`
+    await db.$executeRaw`
+      INSERT INTO "Message" (id, "sessionId", kind, seq, "createdAt", text, hidden)
+      SELECT 'msg_.m' || n, ${sessionId}, 'SYNTHETIC', n, now(), 'note ' || n, true
+        FROM generate_series(${from}::int, ${to}::int) n WHERE n % 5 = 0`
+  }
   await db.$executeRaw`UPDATE "Session" SET seq = ${events} WHERE id = ${sessionId}`
   await db.$executeRawUnsafe('ANALYZE "Event", "Message"')
 }, 180_000)
