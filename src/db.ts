@@ -1,5 +1,6 @@
 // The database client, and which of its errors are worth another try.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
 import { asError } from './errors.ts'
@@ -110,23 +111,10 @@ export async function retrying<T>(operation: () => Promise<T>, signal?: AbortSig
       return await operation()
     } catch (thrown) {
       if (attempt + 1 >= readsMax || !isTransient(thrown)) throw asError(thrown)
-      await pause(backoffMs(attempt), signal)
+      await sleep(backoffMs(attempt), undefined, signal && { signal }).catch(() => {})
+      signal?.throwIfAborted()
     }
   }
-}
-
-async function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted()
-  await new Promise<void>((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal?.addEventListener('abort', done)
-  })
-  signal?.throwIfAborted()
 }
 
 /** The database's time through its one SQL function (design section 3): leases, expiries and ages are judged by it alone. */

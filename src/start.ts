@@ -34,7 +34,7 @@ export interface Running {
 
 /** How long clients get to take the end of their streams and answers. */
 const goodbyeMs = 2000
-/** How long the spans that are not sent yet may take at the end, within the grace. */
+/** How long the spans that are not sent yet may take at the very end; less if the grace is shorter. */
 const lastSpansMs = 5000
 /** How long recovery lets MCP servers connect first: a call that was approved before a restart needs its tool. */
 const mcpFirstMs = 5000

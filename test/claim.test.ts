@@ -5,7 +5,7 @@ import { type EventType, type ExecutionPhase, event, eventTypes, type NewEvent, 
 import { newExecutionId, newMessageId } from '../src/ids.ts'
 import type { Core } from '../src/runner/core.ts'
 import { createHold, HoldEnded } from '../src/runner/hold.ts'
-import { type Beside, beside } from './support/beside.ts'
+import { beside, lockable, locking } from './support/beside.ts'
 import { startCore, type TestCore } from './support/core.ts'
 import {
   type CutOff,
@@ -39,10 +39,6 @@ afterAll(async () => {
 const claimOf = (sessionId: string) => core.db.claim.findUnique({ where: { sessionId } })
 
 const bySession = (a: CutOff, b: CutOff) => (a.sessionId < b.sessionId ? -1 : 1)
-
-/** Locks a claim's row as a renewal does, unless another transaction has; whether it did. */
-const lockClaim = async ({ query }: Beside, { sessionId }: CutOff) =>
-  (await query('SELECT 1 FROM "Claim" WHERE "sessionId" = $1 FOR NO KEY UPDATE SKIP LOCKED', [sessionId])).length === 1
 
 const acquire = (sessionId: string, owner: string, leaseMs = 30_000) => {
   const executionId = newExecutionId()
@@ -153,18 +149,12 @@ it('CLAIM-05: a renewal locks the claims in the order of their sessions, whateve
   const outside = await beside(database.url)
   try {
     await outside.query('BEGIN')
-    expect(await lockClaim(outside, b)).toBe(true)
+    expect(await outside.query(locking.claim, [b.sessionId])).toHaveLength(1)
     const called = renewClaims(core.db, 'own_.ordered', ids, 60_000)
     await outside.blocked()
     // It waits at b: what comes before is locked, what comes after is not.
-    const lockable = async (cut: CutOff) => {
-      const other = await beside(database.url)
-      await other.query('BEGIN')
-      const got = await lockClaim(other, cut)
-      await other.close()
-      return got
-    }
-    expect([await lockable(a), await lockable(c)]).toEqual([false, true])
+    const others = await Promise.all([a, c].map(({ sessionId }) => lockable(database.url, 'claim', sessionId)))
+    expect(others).toEqual([false, true])
     await outside.query('COMMIT')
     expect(await called).toHaveLength(3)
   } finally {

@@ -5,7 +5,7 @@ import { connect, type Db } from '../src/db.ts'
 import type { AppendOutcome, AppendRequest } from '../src/event-log.ts'
 import { event, type NewEvent, noUsage } from '../src/events.ts'
 import { newExecutionId } from '../src/ids.ts'
-import { type Beside, beside } from './support/beside.ts'
+import { type Beside, beside, lockable, locking } from './support/beside.ts'
 import { inconsistencies } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { fault } from './support/faults.ts'
@@ -231,17 +231,50 @@ describe('many sessions', () => {
     const called = callAppend(db, groupParameter(group, 'own_.x', true))
     await outside.blocked()
     // It waits at b: what comes before is locked, what comes after is not.
-    const lockable = async (id: string) => {
-      const other = await beside(database.url)
-      await other.query('BEGIN')
-      const rows = await other.query('SELECT 1 FROM "Session" WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED', [id])
-      await other.close()
-      return rows.length === 1
-    }
-    expect([await lockable(a), await lockable(c)]).toEqual([false, true])
+    expect(await Promise.all([a, c].map((id) => lockable(database.url, 'session', id)))).toEqual([false, true])
     await outside.query('COMMIT')
     expect((await called).r!.map(({ o }) => o)).toEqual(['ok', 'ok', 'ok'])
   })
+
+  it.each(['move', 'remove'] as const)(
+    'LOG-19: and so are their claims, which renewals and chunks take in that order too (%s)',
+    async (kind) => {
+      const [a, b, c] = (await newSessions(3)).toSorted() as [string, string, string]
+      const owner = 'own_.in-order'
+      const requestOf = async (sessionId: string): Promise<AppendRequest> => {
+        const executionId = newExecutionId()
+        const started = event('execution.started', { executionId })
+        await here.eventLog.append({
+          sessionId,
+          events: [started],
+          claim: { kind: 'acquire', executionId, owner, leaseMs: 60_000 },
+        })
+        const fence = { executionId, owner, phases: ['READY' as const] }
+        if (kind === 'move') return { sessionId, events: [titled('x')], fence, claim: { kind, to: 'SAFE' } }
+        const settled = event('execution.settled', { executionId, outcome: 'SUCCEEDED', retryAt: null })
+        return { sessionId, events: [settled], fence, claim: { kind } }
+      }
+      const group: AppendRequest[] = []
+      for (const sessionId of [c, b, a]) group.push(await requestOf(sessionId))
+      await outside.query('BEGIN')
+      await outside.query(locking.claim, [b])
+      const called = callAppend(db, groupParameter(group.map(prepareAppend), 'own_.x', true))
+      await outside.blocked()
+      expect(await Promise.all([a, c].map((id) => lockable(database.url, 'claim', id)))).toEqual([false, true])
+      await outside.query('COMMIT')
+      expect((await called).r!.map(({ o }) => o)).toEqual(['ok', 'ok', 'ok'])
+      if (kind === 'remove') return
+      for (const { sessionId, fence } of group) {
+        const settled = { executionId: fence!.executionId, outcome: 'SUCCEEDED', retryAt: null } as const
+        await here.eventLog.append({
+          sessionId,
+          events: [event('execution.settled', settled)],
+          fence: { ...fence!, phases: ['SAFE'] },
+          claim: { kind: 'remove' },
+        })
+      }
+    },
+  )
 
   it('LOG-20: one that fails a CHECK or its projection is refused alone, after the others were tried without it, once each', async () => {
     const sessions = await newSessions(16)

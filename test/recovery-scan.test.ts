@@ -7,6 +7,7 @@ import type { Core } from '../src/runner/core.ts'
 import { testClock } from './support/clock.ts'
 import { eventually, startCore, type TestCore } from './support/core.ts'
 import {
+  askedFor,
   type CutOff,
   calledTool,
   cutOff,
@@ -265,17 +266,7 @@ describe('what a scan finds', () => {
         const interactionId = `req_.${executionId.slice(5)}`
         const asked = (callId: string, index: number) => [
           ...calledTool(messageId, callId, index),
-          event('interaction.requested', {
-            interactionId: `${interactionId}${callId}`,
-            kind: 'APPROVAL',
-            messageId,
-            callId,
-            name: 'work',
-            toolInput: {},
-            prompt: 'May it run?',
-            options: [],
-            expiresAt: null,
-          }),
+          askedFor(messageId, callId, `${interactionId}${callId}`),
         ]
         await cut.append([
           ...asked('c0', 0),
@@ -358,17 +349,7 @@ describe('what a scan finds', () => {
     const interactionId = `req_.${executionId.slice(5)}`
     await cut.append([
       ...startTool(messageId, 'c0', 0).slice(0, 2),
-      event('interaction.requested', {
-        interactionId,
-        kind: 'APPROVAL',
-        messageId,
-        callId: 'c0',
-        name: 'work',
-        toolInput: {},
-        prompt: 'May it run?',
-        options: [],
-        expiresAt: new Date(Date.now() + 60_000).toISOString(),
-      }),
+      askedFor(messageId, 'c0', interactionId, new Date(Date.now() + 60_000).toISOString()),
       event('step.streamed', { messageId }),
       event('execution.settled', { executionId, outcome: 'WAITING', retryAt: null }),
     ])

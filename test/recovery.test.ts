@@ -8,6 +8,7 @@ import { requestOf, takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
 import { startCore, type TestCore } from './support/core.ts'
 import {
+  askedFor,
   behindTools,
   type CutOff,
   calledTool,
@@ -122,18 +123,7 @@ describe('what becomes of a cut-off execution', () => {
   it('REC-04: a started tool fails OUTCOME_UNKNOWN, one that was not started NOT_STARTED, a declined one DECLINED; open questions are cancelled', async () => {
     const cut = await inStep(core)
     const { messageId, sessionId } = cut
-    const asked = (callId: string, interactionId: string) =>
-      event('interaction.requested', {
-        interactionId,
-        kind: 'APPROVAL',
-        messageId,
-        callId,
-        name: 'work',
-        toolInput: {},
-        prompt: 'May it run?',
-        options: [],
-        expiresAt: null,
-      })
+    const asked = (callId: string, interactionId: string) => askedFor(messageId, callId, interactionId)
     const decide = (interactionId: string, state: 'DECLINED' | 'APPROVED', feedback: string | null) =>
       event('interaction.settled', { interactionId, state, answer: null, feedback, editedInput: null, remember: false })
     await cut.append([
@@ -359,17 +349,7 @@ describe('what becomes of a cut-off execution', () => {
     const interactionId = `req_.${executionId.slice(5)}`
     await cut.append([
       ...calledTool(messageId, 'c1'),
-      event('interaction.requested', {
-        interactionId,
-        kind: 'APPROVAL',
-        messageId,
-        callId: 'c1',
-        name: 'work',
-        toolInput: {},
-        prompt: 'May it run?',
-        options: [],
-        expiresAt: null,
-      }),
+      askedFor(messageId, 'c1', interactionId),
       event('step.streamed', { messageId }),
       event('interaction.settled', {
         interactionId,

@@ -7,7 +7,7 @@ import type { Input } from '../generated/prisma/client.ts'
 import { checkAttachment } from './attachment.ts'
 import { type Core, wake } from './core.ts'
 import { decideAgainMax, invalidInput, type Outcome, sessionNotFound } from './outcomes.ts'
-import { brokenIdRule, brokenTextRule } from './rules.ts'
+import { brokenIdRule, brokenTextRule, tooLongRule, unstorableRule } from './rules.ts'
 import { findSession } from './sessions.ts'
 
 type Maybe<T> = T | null | undefined
@@ -41,7 +41,7 @@ function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Reque
   if (messageRule !== null) return invalidInput('messageId', messageRule)
   if (request.text.trim() === '' && request.attachments.length === 0)
     return invalidInput('text', 'must not be empty when there are no attachments')
-  const textRule = brokenTextRule(request.text, Number.POSITIVE_INFINITY)
+  const textRule = unstorableRule(request.text)
   if (textRule !== null) return invalidInput('text', textRule)
   if (request.attachments.length > attachmentsMax)
     return invalidInput('attachments', `are ${request.attachments.length}, at most ${attachmentsMax} are taken`)
@@ -62,7 +62,7 @@ function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Reque
 /** Refuses what is larger than this configuration takes. Asked of what is new only: what is stored gets its answer (ADM-31). */
 function checkSize({ config }: Core, text: string, bytes: number) {
   const { textBytes, attachmentBytes } = config.limits
-  const textRule = brokenTextRule(text, textBytes)
+  const textRule = tooLongRule(text, textBytes)
   if (textRule !== null) return invalidInput('text', textRule)
   if (bytes > attachmentBytes)
     return invalidInput('attachments', `have ${bytes} bytes together, at most ${attachmentBytes} are taken`)

@@ -103,7 +103,6 @@ export function createLeases({
     const asked = [...holds.values()].map(({ hold }) => hold)
     try {
       const ids = asked.map(({ executionId }) => executionId)
-      // An append of several sessions may hold their claims in another order: the database ends one of the two, and a renewal is simply made again.
       const answer = await within(
         patienceMs,
         retrying(() => renewClaims(db, owner, ids, leaseMs)),

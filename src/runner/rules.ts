@@ -11,13 +11,20 @@ const idRule = (prefix: string) =>
 export const brokenIdRule = (prefix: 'ses_' | 'msg_', id: string): string | null =>
   isClientId(prefix, id) ? null : idRule(prefix)
 
-/** Text that the database can keep: no NUL, no half of a surrogate pair; at most `bytesMax` bytes of UTF-8. */
-export function brokenTextRule(text: string, bytesMax: number): string | null {
+/** Text that the database can keep: no NUL, no half of a surrogate pair. */
+export function unstorableRule(text: string): string | null {
   if (text.includes('\u0000')) return 'must not contain the NUL character'
-  if (/\p{Cs}/u.test(text)) return 'must be well-formed Unicode: it has half of a surrogate pair'
+  return /\p{Cs}/u.test(text) ? 'must be well-formed Unicode: it has half of a surrogate pair' : null
+}
+
+/** At most `bytesMax` bytes of UTF-8. */
+export function tooLongRule(text: string, bytesMax: number): string | null {
   const bytes = Buffer.byteLength(text, 'utf8')
   return bytes > bytesMax ? `has ${bytes} bytes, at most ${bytesMax} are taken` : null
 }
+
+export const brokenTextRule = (text: string, bytesMax: number): string | null =>
+  unstorableRule(text) ?? tooLongRule(text, bytesMax)
 
 /**
  * A caller's JSON as it comes back from the database, so that a repeat of the call compares equal to what is stored; or the rule that it
@@ -26,8 +33,8 @@ export function brokenTextRule(text: string, bytesMax: number): string | null {
 export function storableJson(json: unknown, bytesMax: number): { value: JsonValue } | { rule: string } {
   const text = jsonText(json ?? null)
   if (text === null) return { rule: tooDeepRule }
-  const bytes = Buffer.byteLength(text, 'utf8')
-  if (bytes > bytesMax) return { rule: `has ${bytes} bytes, at most ${bytesMax} are taken` }
+  const rule = tooLongRule(text, bytesMax)
+  if (rule !== null) return { rule }
   if (levelsOf(text) > jsonLevelsMax) return { rule: tooDeepRule }
   if (hasUnstorableText(text)) return { rule: 'must not contain the NUL character or half of a surrogate pair' }
   return { value: JSON.parse(text) as JsonValue }

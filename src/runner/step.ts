@@ -173,14 +173,7 @@ const keeping = (prepared: Prepared, result: StepResult): StepResult =>
     : result
 
 /** A step that ends before its request. */
-const failPreparation = (
-  core: Core,
-  hold: Hold,
-  work: Work,
-  messageId: string,
-  started: NewEvent[],
-  error: StepError,
-): Promise<StepResult> =>
+const failPreparation: typeof writeFailedPreparation = (core, hold, work, messageId, started, error) =>
   inStepSpan(hold, messageId, 1, async () => {
     const ended = await writeFailedPreparation(core, hold, work, messageId, started, error)
     return ended.kind === 'finished' ? { ...ended, failed: error.code } : ended
@@ -235,14 +228,7 @@ async function release(core: Core, hold: Hold, work: Work): Promise<StepResult> 
 type AttemptResult = StepResult | { kind: 'overflowed'; failure: ProviderFailure; failed: StepErrorCode }
 
 /** One provider request and all that follows from it. */
-const attemptStep = (
-  core: Core,
-  hold: Hold,
-  prepared: Prepared,
-  ledger: Ledger,
-  attemptNumber: number,
-  mayCompact: boolean,
-): Promise<AttemptResult> =>
+const attemptStep: typeof runAttempt = (core, hold, prepared, ledger, attemptNumber, mayCompact) =>
   inStepSpan(hold, ledger.messageId, attemptNumber, () =>
     runAttempt(core, hold, prepared, ledger, attemptNumber, mayCompact),
   )

@@ -122,6 +122,13 @@ const door: Guard[] = [
     'door-fence-expiry',
   ),
   guard(
+    'door-claim-order',
+    'WHERE c."sessionId" = ANY (v_s) ORDER BY c."sessionId" FOR UPDATE;',
+    'WHERE HIT(false) AND c."sessionId" = ANY (v_s);',
+    'appends of several sessions and a renewal from waiting for each other',
+    [['log-groups.test.ts', 'LOG-19: and so are their claims']],
+  ),
+  guard(
     'door-claim-count',
     'IF v_expected <> v_count THEN',
     'IF HIT(false) THEN',

@@ -28,7 +28,7 @@ export async function beside(url: string): Promise<Beside> {
     async lock(...sessionIds) {
       await query('BEGIN')
       for (const id of sessionIds) {
-        const rows = await query('SELECT id FROM "Session" WHERE id = $1 FOR NO KEY UPDATE', [id])
+        const rows = await query(locking.session, [id])
         if (rows.length !== 1) throw new Error(`there is no session ${id} to lock`)
       }
     },
@@ -44,5 +44,21 @@ export async function beside(url: string): Promise<Beside> {
       await client.end()
       await watcher.end()
     },
+  }
+}
+
+/** Lock the row of the session $1, or of its claim, as the code under test does. */
+export const locking = {
+  session: 'SELECT id FROM "Session" WHERE id = $1 FOR NO KEY UPDATE',
+  claim: 'SELECT "sessionId" FROM "Claim" WHERE "sessionId" = $1 FOR NO KEY UPDATE',
+} as const
+
+/** Could somebody else lock this row right now? */
+export async function lockable(url: string, what: keyof typeof locking, sessionId: string): Promise<boolean> {
+  const other = await beside(url)
+  try {
+    return (await other.query(`${locking[what]} SKIP LOCKED`, [sessionId])).length === 1
+  } finally {
+    await other.close()
   }
 }

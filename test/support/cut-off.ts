@@ -122,6 +122,20 @@ export const calledTool = (messageId: string, callId: string, index = 0): NewEve
   event('tool.called', { messageId, index, callId, name: 'work', toolInput: {} }),
 ]
 
+/** A person is asked whether a tool of `calledTool` may run. `expiresAt`: as ISO text. */
+export const askedFor = (messageId: string, callId: string, interactionId: string, expiresAt: string | null = null) =>
+  event('interaction.requested', {
+    interactionId,
+    kind: 'APPROVAL',
+    messageId,
+    callId,
+    name: 'work',
+    toolInput: {},
+    prompt: 'May it run?',
+    options: [],
+    expiresAt,
+  })
+
 export const hasClaim = async (core: Core, sessionId: string) => (await readClaim(core.db, sessionId)) !== null
 
 /** The differences that verifySession finds over all sessions of a database; nothing if all is well. */

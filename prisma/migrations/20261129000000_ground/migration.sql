@@ -407,6 +407,8 @@ BEGIN
   -- Claim moves. The counts close the race with a renewal that found its claim expired.
   SELECT count(*) INTO v_expected FROM jsonb_to_recordset(v_members) AS m(i int, c text) WHERE m.c IS NOT NULL AND m.i = ANY (v_i);
   IF v_expected > 0 THEN
+    -- Locked in id order, as renewals and chunks do it: the moves below go through the members as they come, and would close a circle.
+    PERFORM 1 FROM "Claim" c WHERE c."sessionId" = ANY (v_s) ORDER BY c."sessionId" FOR UPDATE;
     INSERT INTO "Claim" ("sessionId", "executionId", owner, phase, "startedAt", "expiresAt")
     SELECT m.s, m.cx, m.co, 'READY', v_now, v_now + make_interval(secs => m.cl / 1000.0)
       FROM jsonb_to_recordset(v_members) AS m(i int, s text, c text, cx text, co text, cl float8)
