@@ -20,9 +20,16 @@ function read(process, name) {
   }
 }
 
+/** This process and those above it: whoever runs this has the mark in its command line, too. */
+const own = new Set()
+for (let process = String(pid); process > '0' && !own.has(process); ) {
+  own.add(process)
+  process = /^PPid:\t(\d+)$/m.exec(read(process, 'status'))?.[1] ?? '0'
+}
+
 const running = () =>
   readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name) && Number(name) !== pid)
+    .filter((name) => /^\d+$/.test(name) && !own.has(name))
     .map((process) => ({ process, command: read(process, 'cmdline') }))
     .filter(({ process, command }) => command.includes(mark) || read(process, 'environ').includes(mark))
 

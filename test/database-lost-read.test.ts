@@ -18,7 +18,7 @@ afterEach(async () => {
 async function startLossy(options: Parameters<typeof stage.start>[0] = {}) {
   wire = await lossyWire(stage.database.url)
   const errors: string[] = []
-  const log = (line: Record<string, unknown>) => void (Number(line.level) >= 50 && errors.push(String(line.msg)))
+  const log = (line: Record<string, unknown>) => void (line.level === 'error' && errors.push(String(line.msg)))
   const started = await stage.start({ url: wire.url, log, ...options })
   return { ...started, wire, errors }
 }
@@ -111,7 +111,10 @@ it.each(['an approval that expires', 'a retry'])('the time of the database, for 
     await stage.clock.advance(3000)
     await wentOn(sessionId)
   } else {
-    await approve(core, await asked(stage, sessionId))
+    const interactionId = await asked(stage, sessionId)
+    // Decided any earlier, the same execution would carry it out.
+    await waiting(stage, started, sessionId)
+    await approve(core, interactionId)
     await wentOn(sessionId, 2)
   }
   expect(wire.lost()).toBe(1)
