@@ -2,6 +2,7 @@
 // which test/guards.test.ts says; then look what the guard has become, and change its entry with it.
 
 import type { Guard } from './mutant.ts'
+import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
 
 const anyPhase = `['READY', 'UNKNOWN', 'SAFE', 'CONTINUE', 'CANCELLING', 'CANCELLED']`
@@ -628,4 +629,4 @@ const takeover: Guard[] = [
   },
 ]
 
-export const guards: readonly Guard[] = [...leases, ...owners, ...people, ...takeover, ...sqlGuards]
+export const guards: readonly Guard[] = [...leases, ...owners, ...people, ...takeover, ...sqlGuards, ...proofGuards]

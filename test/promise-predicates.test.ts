@@ -1,0 +1,203 @@
+// Single conditions of queries and projections whose loss no other test would notice: whose row it is, and which of several siblings.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { watchActivity } from '../src/activity-poll.ts'
+import { activityStream } from '../src/activity-stream.ts'
+import type { Db } from '../src/db.ts'
+import { event } from '../src/events.ts'
+import { continuationIdOf, newExecutionId, newInteractionId, newMessageId, recoveryIdOf } from '../src/ids.ts'
+import { armedRecoveries, expiredInteractions } from '../src/recovery/passes.ts'
+import { setAside, takeOver } from '../src/recovery/takeover.ts'
+import type { Core } from '../src/runner/core.ts'
+import { interruptSession } from '../src/runner/interrupt.ts'
+import { eventually, startCore, type TestCore } from './support/core.ts'
+import { askedFor, type CutOff, calledTool, cutOff, inconsistencies, inStep, quiet } from './support/cut-off.ts'
+import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { createSession, type StreamProcess, streamProcess } from './support/stream-process.ts'
+
+let database: TestDatabase
+let running: TestCore
+let core: Core
+beforeAll(async () => {
+  database = await createTestDatabase()
+  running = await startCore({ url: database.url, config: { livenessGraceMs: 60_000 } })
+  core = running.core
+  quiet(core)
+})
+afterAll(async () => {
+  await running?.stop()
+  await database?.drop()
+})
+
+const created = (tenant: string) =>
+  event('session.created', { tenant, title: null, instructions: null, model: 'demo/echo' })
+
+describe('of one tenant another hears nothing:', () => {
+  it('PROMISE-260: whether an execution was interrupted is told of its own session alone', async () => {
+    const executionId = newExecutionId()
+    const interrupted = event('interrupt.requested', { interruptedExecutionId: executionId })
+    await core.eventLog.append({ sessionId: 'ses_theirs00', events: [created('theirs'), interrupted] })
+    await core.eventLog.append({ sessionId: 'ses_mine0000', events: [created('mine')] })
+    const ask = (tenant: string, sessionId: string) => interruptSession(core, tenant, { sessionId, executionId })
+    expect(await ask('theirs', 'ses_theirs00')).toMatchObject({ interrupted: true })
+    expect(await ask('mine', 'ses_mine0000')).toMatchObject({ interrupted: false })
+    expect(await ask('mine', 'ses_theirs00')).toMatchObject({ type: 'SessionNotFoundError' })
+  })
+
+  describe('the poll behind activity streams', () => {
+    let here: StreamProcess
+    beforeAll(() => {
+      here = streamProcess(database.url, { deaf: true, pollMs: 30 })
+    })
+    afterAll(() => here.close())
+
+    it('PROMISE-261: tells each tenant of its own sessions alone, when several listen in one process', async () => {
+      const heard = { mine: [] as string[], theirs: [] as string[] }
+      const streams = (['mine', 'theirs'] as const).map((tenant) => {
+        const stream = activityStream(here, { tenant })
+        const reading = (async () => {
+          for await (const { sessionId } of stream) heard[tenant].push(sessionId)
+        })()
+        return { stream, reading }
+      })
+      const beside = streamProcess(database.url, { deaf: true })
+      const [mine, theirs] = [await createSession(beside, 'mine'), await createSession(beside, 'theirs')]
+      await eventually('both polled', async () => heard.mine.includes(mine) && heard.theirs.includes(theirs))
+      expect(heard).toEqual({ mine: [mine], theirs: [theirs] })
+      for (const { stream, reading } of streams) {
+        await stream.return!()
+        await reading
+      }
+      await beside.close()
+    })
+
+    it('PROMISE-262: reads no row of a tenant to whom nobody listens, so that a busy one cannot fill its page', async () => {
+      const read = new Set<string>()
+      const db = new Proxy(here.db, {
+        get: (target, property) =>
+          property !== '$queryRaw'
+            ? Reflect.get(target, property)
+            : async (...sql: Parameters<Db['$queryRaw']>) => {
+                const rows = await target.$queryRaw<{ tenant: string }[]>(...sql)
+                for (const { tenant } of rows) read.add(tenant)
+                return rows
+              },
+      }) as Db
+      let moved: string[] = []
+      const stop = watchActivity({ ...here, db }, 'mine', (sessions) => {
+        moved = sessions.map(({ id }) => id)
+      })
+      const theirs = await createSession(here, 'theirs')
+      const mine = await createSession(here, 'mine')
+      await eventually('the poll', async () => moved.includes(mine))
+      stop()
+      expect(moved).not.toContain(theirs)
+      expect([...read]).toEqual(['mine'])
+    })
+  })
+})
+
+/** A person has approved these tools of a step; none has started. */
+async function approved(cut: CutOff & { messageId: string }, ...callIds: string[]): Promise<string[]> {
+  const { messageId } = cut
+  const ids = callIds.map(newInteractionId)
+  const settled = { state: 'APPROVED', answer: null, feedback: null, editedInput: null, remember: false } as const
+  await cut.append(callIds.flatMap((callId, n) => calledTool(messageId, callId, n)))
+  await cut.append(callIds.map((callId, n) => askedFor(messageId, callId, ids[n]!)))
+  await cut.append(ids.map((interactionId) => event('interaction.settled', { interactionId, ...settled })))
+  return ids
+}
+
+describe('of siblings one alone is meant:', () => {
+  it('PROMISE-263: a tool that starts or ends disarms its own decision, not that of another call or step', async () => {
+    const cut = await inStep(core)
+    const { sessionId, messageId, executionId } = cut
+    const asked = await approved(cut, 'call_a', 'call_b', 'call_c', 'call_d')
+    const laterStep = { ...cut, messageId: newMessageId() }
+    await cut.append([
+      event('step.started', { messageId: laterStep.messageId, model: 'compatible/scripted', executionId }),
+    ])
+    const later = await approved(laterStep, 'call_a', 'call_b', 'call_c')
+    const armed = async () => {
+      const rows = await core.db.interaction.findMany({ where: { sessionId, wakePending: true } })
+      return rows.map(({ id }) => id).sort()
+    }
+    const error = { code: 'TOOL_ERROR', message: 'it failed' } as const
+    expect(await armed()).toEqual([...asked, ...later].sort())
+    await cut.append([event('tool.started', { messageId, callId: 'call_a' })])
+    expect(await armed()).toEqual([...asked.slice(1), ...later].sort())
+    await cut.append([event('tool.failed', { messageId, callId: 'call_b', error })])
+    expect(await armed()).toEqual([...asked.slice(2), ...later].sort())
+    await cut.append([event('tool.succeeded', { messageId, callId: 'call_c', output: 'done' })])
+    expect(await armed()).toEqual([asked[3]!, ...later].sort())
+  })
+
+  /** Two executions of one session were cut off one after the other; both continuations wait. */
+  async function twiceCutOff() {
+    const cut = await cutOff(core)
+    const { sessionId, executionId: first } = cut
+    expect(await takeOver(core, sessionId, first, { kind: 'expired' })).toBe('recovered')
+    const second = newExecutionId()
+    await core.eventLog.append({
+      sessionId,
+      events: [event('execution.started', { executionId: second })],
+      claim: { kind: 'acquire', executionId: second, owner: 'own_.gone', leaseMs: -1000 },
+    })
+    expect(await takeOver(core, sessionId, second, { kind: 'expired' })).toBe('recovered')
+    return { cut, sessionId, first, second }
+  }
+  const armedOf = async (sessionId: string) =>
+    (await armedRecoveries(core.db, null)).filter((row) => row.sessionId === sessionId).map(({ id }) => id)
+
+  it('PROMISE-264: a continuation that is promoted settles its own recovery, not that of another execution', async () => {
+    const { cut, sessionId, first, second } = await twiceCutOff()
+    expect(await armedOf(sessionId)).toEqual([recoveryIdOf(first), recoveryIdOf(second)].sort())
+    const messageId = continuationIdOf(first)
+    await cut.append([
+      event('prompt.promoted', {
+        messageId,
+        inputKind: 'CONTINUATION',
+        text: 'continue',
+        attachments: [],
+        hidden: true,
+      }),
+    ])
+    expect(await armedOf(sessionId)).toEqual([recoveryIdOf(second)])
+  })
+
+  it('PROMISE-265: a recovery that was set aside or discarded hides no other, and one that is tried again is seen', async () => {
+    const { sessionId, first, second } = await twiceCutOff()
+    expect(await setAside(core, { sessionId, executionId: first, kind: 'RECOVERY', reason: 'odd' })).toBe(true)
+    expect(await armedOf(sessionId)).toEqual([recoveryIdOf(second)])
+    const resolve = async (action: 'RETRY' | 'DISCARD') => {
+      const { id } = await core.db.quarantine.findFirstOrThrow({ where: { sessionId, resolvedAt: null } })
+      await core.eventLog.append({ sessionId, events: [event('quarantine.resolved', { quarantineId: id, action })] })
+    }
+    await resolve('RETRY')
+    expect(await armedOf(sessionId)).toEqual([recoveryIdOf(first), recoveryIdOf(second)].sort())
+    await setAside(core, { sessionId, executionId: first, kind: 'RECOVERY', reason: 'odd' })
+    await resolve('DISCARD')
+    expect(await armedOf(sessionId)).toEqual([recoveryIdOf(second)])
+  })
+
+  it('PROMISE-266: a question past its expiry is left to the cleanup of an interrupt, and to whoever resolves what was set aside', async () => {
+    const past = new Date(Date.now() - 60_000).toISOString()
+    const ask = async (cut: CutOff & { messageId: string }) => {
+      const id = newInteractionId()
+      await cut.append([...calledTool(cut.messageId, 'call_q'), askedFor(cut.messageId, 'call_q', id, past)])
+      return id
+    }
+    const isExpiring = async (id: string) => (await expiredInteractions(core.db, null)).some((row) => row.id === id)
+    const [works, stops] = [await inStep(core, { leaseMs: 600_000 }), await inStep(core, { leaseMs: 600_000 })]
+    const [left, expires] = [await ask(stops), await ask(works)]
+    await core.db.claim.update({ where: { sessionId: stops.sessionId }, data: { phase: 'CANCELLING' } })
+    expect(await isExpiring(left)).toBe(false)
+    expect(await isExpiring(expires)).toBe(true)
+    expect((await running.recovery.scan()).failed).toBe(0)
+    const stateOf = async (id: string) => (await core.db.interaction.findUniqueOrThrow({ where: { id } })).state
+    expect([await stateOf(left), await stateOf(expires)]).toEqual(['OPEN', 'EXPIRED'])
+  })
+})
+
+it('every session of this file is consistent with its log', async () => {
+  expect(await inconsistencies(core.db)).toEqual([])
+})
