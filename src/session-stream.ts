@@ -34,6 +34,8 @@ export interface SessionStreamOptions {
   signal?: AbortSignal
   /** Calls what it is given when the reader's token counts no more; returns how to stop waiting. The stream then ends with UNAUTHENTICATED. */
   whenUnauthenticated?: (then: () => void) => () => void
+  /** Moves on while the reader takes something of the item that it has got: a long one over a slow line takes its time. */
+  taken?: () => number
   pageSize?: number
 }
 
@@ -45,7 +47,7 @@ const slimMs = 200
 /**
  * Every event after `after` exactly once and in order, one LogSynced at the watermark, then live, with deltas in between (design
  * section 10). Pulled: nothing is queued for a slow reader. Ends with StreamEnded{resumeAfter: the last seq that was given} when the
- * reader takes nothing for `config.stallMs` although something is there, when its token counts no more, or when the process stops; `return()` and the signal end
+ * reader takes nothing for `config.stallMs`, not even a part of an item, although something is there, when its token counts no more, or when the process stops; `return()` and the signal end
  * it at once. Throws UnavailableError when the database stays away for 30 s, and for an unknown session or event type.
  */
 export function sessionStream(
@@ -53,7 +55,7 @@ export function sessionStream(
   options: SessionStreamOptions,
 ): AsyncIterableIterator<StreamItem> {
   const { db, eventLog, doorbell, live, config, stopping, metrics } = sources
-  const { sessionId, after, signal, whenUnauthenticated, pageSize = 200 } = options
+  const { sessionId, after, signal, whenUnauthenticated, taken = () => 0, pageSize = 200 } = options
   const clock = sources.clock ?? realTimers
 
   let phase: 'REPLAY' | 'CATCH_UP' | 'LIVE' = 'REPLAY'
@@ -203,13 +205,17 @@ export function sessionStream(
     cancelRest = null
     // Rung in the meantime, or the database is away: look again.
     if (!ready) return rested(false)
-    cancelRest = clock.setTimeout(
-      () => {
-        metrics?.slowConsumers.inc()
-        pull.endWith(endedItem('SLOW_CONSUMER'))
-      },
-      Math.max(0, since + config.stallMs - clock.now()),
-    )
+    endUnlessTaken(Math.max(0, since + config.stallMs - clock.now()))
+  }
+
+  /** What counts is the time in which nothing at all was taken. */
+  function endUnlessTaken(ms: number): void {
+    const had = taken()
+    cancelRest = clock.setTimeout(() => {
+      if (taken() !== had) return endUnlessTaken(config.stallMs)
+      metrics?.slowConsumers.inc()
+      pull.endWith(endedItem('SLOW_CONSUMER'))
+    }, ms)
   }
 
   // ---------------------------------------------------------------- listening

@@ -24,7 +24,7 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
   return createYoga<Operation, Context>({
     schema,
     graphqlEndpoint: graphqlPath,
-    context: ({ requestId, lastEventId, position, caller }): Context => ({
+    context: ({ requestId, lastEventId, position, caller, taking }): Context => ({
       core,
       db: core.db,
       tenant: caller.tenant,
@@ -32,6 +32,7 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
       requestId,
       lastEventId,
       position,
+      taking,
       resolveQuarantine,
     }),
     plugins: [

@@ -3,8 +3,14 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Caller } from '../access/caller.ts'
 import type { Context } from '../schema/context.ts'
 
+/** How often the peer of a connection was seen to take something. Moves on for as long as it reads, however slowly. */
+export interface Taking {
+  taken: number
+}
+
 /** What the transport knows of an operation; the rest of its context is the same for all. */
 export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position' | 'caller'> {
+  taking: Taking
   /** Aborts when the client of an HTTP request has gone, or has everything. */
   gone?: AbortSignal
 }
@@ -32,6 +38,7 @@ export function operationOf(
     caller,
     lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
     position: { seq: null },
+    taking: { taken: 0 },
     gone: gone.signal,
   }
 }

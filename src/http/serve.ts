@@ -6,7 +6,7 @@ import { asError } from '../errors.ts'
 import type { Core } from '../runner/core.ts'
 import { refuseRequest, tokenOfRequest } from './authenticate.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
-import { createGraphql, type Graphql, graphqlPath } from './graphql.ts'
+import { createGraphql, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import { whyNotReady } from './health.ts'
 import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
 import { operationOf, requestIdOf } from './operation.ts'
@@ -58,7 +58,19 @@ export async function serveHttp(
       else response.destroy()
     })
   })
-  const sockets = serveWebSocket(server, gate, isStrangeHost, graphql, core.log, options)
+  const { stallMs } = core.config
+  // Whoever takes nothing of an answer is not waited for. Node counts what is taken of a long write too. The time that a stream's reader
+  // has to find its last item is in it.
+  server.setTimeout(stallMs + 3 * (options.pingMs ?? pingMs), (socket) => {
+    if (socket.writableLength === 0) return
+    core.log.debug({ why: 'it takes nothing of what was sent' }, 'a connection was ended')
+    socket.destroy()
+  })
+  const sockets = serveWebSocket(server, gate, isStrangeHost, graphql, core.log, {
+    ...options,
+    stallMs,
+    clock: core.clock,
+  })
   try {
     await listen(server, options)
   } catch (error) {

@@ -21,8 +21,13 @@ export function useEventStream({ pingMs }: { pingMs: number }): Plugin<object, O
   }
 }
 
-function eventStream(stream: AsyncIterator<ExecutionResult>, { position, gone }: Operation, pingMs: number): Response {
+/** An item goes out in pieces, so that a reader that takes a long one slowly is seen to take it. */
+const pieceBytes = 256 * 1024
+
+function eventStream(stream: AsyncIterator<ExecutionResult>, operation: Operation, pingMs: number): Response {
+  const { position, gone, taking } = operation
   const encoder = new TextEncoder()
+  let rest: Uint8Array = new Uint8Array()
   let ping: NodeJS.Timeout | undefined
   async function end() {
     clearInterval(ping)
@@ -33,20 +38,28 @@ function eventStream(stream: AsyncIterator<ExecutionResult>, { position, gone }:
       // Flushes the headers: some browsers report an open stream only after its first byte.
       controller.enqueue(encoder.encode(':\n\n'))
       ping = setInterval(() => {
-        if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(':\n\n'))
+        // Not into the middle of an item.
+        if (rest.length === 0 && (controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(':\n\n'))
       }, pingMs)
       ping.unref()
     },
     async pull(controller) {
-      const item = await stream.next()
-      if (item.done) {
-        clearInterval(ping)
-        controller.enqueue(encoder.encode('event: complete\ndata:\n\n'))
-        controller.close()
-        return
+      // Asked for more: what went before has been taken.
+      taking.taken += 1
+      if (rest.length === 0) {
+        const item = await stream.next()
+        if (item.done) {
+          clearInterval(ping)
+          controller.enqueue(encoder.encode('event: complete\ndata:\n\n'))
+          controller.close()
+          return
+        }
+        const id = position.seq === null ? '' : `id: ${position.seq}\n`
+        rest = encoder.encode(`${id}event: next\ndata: ${JSON.stringify(item.value)}\n\n`)
       }
-      const id = position.seq === null ? '' : `id: ${position.seq}\n`
-      controller.enqueue(encoder.encode(`${id}event: next\ndata: ${JSON.stringify(item.value)}\n\n`))
+      // A copy, as the stream may detach what it is given.
+      controller.enqueue(rest.slice(0, pieceBytes))
+      rest = rest.subarray(pieceBytes)
     },
     cancel: end,
   })

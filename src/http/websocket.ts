@@ -8,13 +8,15 @@ import { WebSocketServer } from 'ws'
 import { type Caller, endedMessage, isRefused } from '../access/caller.ts'
 import type { Gate } from '../access/gate.ts'
 import type { Log } from '../log.ts'
+import type { Timers } from '../pull.ts'
 import { presentable } from '../schema/masking.ts'
 import { refusal } from '../schema/refusal.ts'
 import { tokenOfParams } from './authenticate.ts'
 import { bodyBytesMax, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import { type HostCheck, strangeHostText } from './host.ts'
-import type { Operation } from './operation.ts'
+import type { Operation, Taking } from './operation.ts'
 import { isForeign } from './origin.ts'
+import { pace } from './paced-socket.ts'
 
 type Enveloped = ReturnType<Graphql['getEnveloped']>
 interface Args extends ExecutionArgs {
@@ -40,11 +42,12 @@ export function serveWebSocket(
   isStrangeHost: HostCheck,
   graphql: Graphql,
   log: Log,
-  options: { pingMs?: number } = {},
+  options: { pingMs?: number; stallMs: number; clock: Timers },
 ): { close(deadlineMs: number): Promise<void> } {
   const sockets = new WebSocketServer({ noServer: true, maxPayload: bodyBytesMax, handleProtocols })
   const connected = new Set<Connection>()
   const callers = new WeakMap<Connection, Caller>()
+  const takings = new WeakMap<object, Taking>()
   const served = useServer(
     {
       async onConnect(context) {
@@ -68,7 +71,14 @@ export function serveWebSocket(
           void closeWhenQuiet(context)
           return [refusal('UNAUTHENTICATED', endedMessage)]
         }
-        const operation: Operation = { requestId: randomUUID(), lastEventId: null, position: { seq: null }, caller }
+        const taking = takings.get(context.extra.socket)!
+        const operation: Operation = {
+          requestId: randomUUID(),
+          lastEventId: null,
+          position: { seq: null },
+          caller,
+          taking,
+        }
         try {
           return await prepare(graphql, operation, params)
         } catch (thrown) {
@@ -77,7 +87,8 @@ export function serveWebSocket(
       },
     },
     sockets,
-    options.pingMs ?? pingMs,
+    // Pings are the business of paced-socket.ts: a late pong alone says nothing.
+    0,
   )
 
   /** So that a client comes back with a new token; what runs gets its answer first, the refusal of what was asked last too. */
@@ -95,6 +106,8 @@ export function serveWebSocket(
     if (isStrangeHost(request.headers.host)) return refuse(socket, '403 Forbidden', strangeHostText)
     if (isForeign(request)) return refuse(socket, '403 Forbidden')
     sockets.handleUpgrade(request, socket, head, (client) => {
+      const dead = (why: string) => log.debug({ why }, 'a websocket was ended')
+      takings.set(client, pace(client, socket, { pingMs, ...options, dead }))
       sockets.emit('connection', client, request)
       // A frame over the limit or broken framing closes this socket by itself; the library would write to the console.
       client.removeAllListeners('error')

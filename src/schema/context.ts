@@ -26,4 +26,6 @@ export interface Context {
   lastEventId: string | null
   /** The seq of the stream item that is being sent, null for one that is not in the log. */
   position: { seq: number | null }
+  /** How often the peer was seen to take something of its answers. */
+  taking: { readonly taken: number }
 }

@@ -24,8 +24,13 @@ builder.subscriptionFields((t) => ({
     subscribe: async (_root, args, context) => {
       const after = cursorOf(args.after, context)
       await checkCursor(args.sessionId, after, context)
-      const { caller } = context
-      return sessionStream(context.core, { sessionId: args.sessionId, after, whenUnauthenticated: caller.whenEnded })
+      const { caller, taking } = context
+      return sessionStream(context.core, {
+        sessionId: args.sessionId,
+        after,
+        whenUnauthenticated: caller.whenEnded,
+        taken: () => taking.taken,
+      })
     },
     resolve: (item, _args, context) => {
       context.position.seq = item.seq

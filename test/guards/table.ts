@@ -2,6 +2,7 @@
 // which test/guards.test.ts says; then look what the guard has become, and change its entry with it.
 
 import type { Guard } from './mutant.ts'
+import { bytesGuards } from './table-bytes.ts'
 import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
 
@@ -629,4 +630,12 @@ const takeover: Guard[] = [
   },
 ]
 
-export const guards: readonly Guard[] = [...leases, ...owners, ...people, ...takeover, ...sqlGuards, ...proofGuards]
+export const guards: readonly Guard[] = [
+  ...leases,
+  ...owners,
+  ...people,
+  ...takeover,
+  ...sqlGuards,
+  ...proofGuards,
+  ...bytesGuards,
+]
