@@ -37,6 +37,13 @@ export function createMetrics() {
     }),
     slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
     unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
+    /** `why`: `first bytes`, `crowd` or `unread`. */
+    endedConnections: new Counter({
+      name: `${PREFIX}ended_connections_total`,
+      help: 'Connections that were ended for what they took of the process',
+      labelNames: ['why'] as const,
+      registers,
+    }),
     appendSeconds: histogram('append_seconds', 'From the call of an append to its outcome'),
     appendGroupSize: histogram(
       'append_group_size',

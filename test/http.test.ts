@@ -214,6 +214,8 @@ describe('SEC-08: bodies', () => {
     await new Promise((resolve) => socket.once('open', resolve))
     const closed = new Promise<number>((resolve) => socket.once('close', resolve))
     socket.on('error', () => {})
+    socket.send('{"type":"connection_init"}')
+    await new Promise((resolve) => socket.once('message', resolve))
     socket.send(Buffer.alloc(41_000_000, ' '))
     expect(await closed).toBe(1009)
     expect((await served.ask('{ __typename }')).data).toEqual({ __typename: 'Query' })

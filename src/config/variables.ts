@@ -90,6 +90,7 @@ export const variables = {
   stallMs: milliseconds('HOLDFAST_STALL_MS', 60_000),
   recoveryAttempts: variable('HOLDFAST_RECOVERY_ATTEMPTS', 3, whole(0, 1000)),
   recoveryMaxAgeMs: milliseconds('HOLDFAST_RECOVERY_MAX_AGE_MS', 86_400_000, TEN_YEARS_MS),
+  maxUnauthenticated: variable('HOLDFAST_MAX_UNAUTHENTICATED', 1000, whole(1, 100_000)),
   apiKeys: secret('HOLDFAST_API_KEYS', text),
   apiKeysFile: variable('HOLDFAST_API_KEYS_FILE', undefined, text),
   logLevel: variable('LOG_LEVEL', 'info', z.enum(logLevels, `must be one of ${logLevels.join(', ')}`)),

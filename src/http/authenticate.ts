@@ -21,7 +21,13 @@ export function refuseRequest(request: IncomingMessage, response: ServerResponse
   response.writeHead(isUnavailable ? 503 : 401, {
     'content-type': `${request.headers.accept?.includes(graphql) ? graphql : 'application/json'}; charset=utf-8`,
     'cache-control': 'no-store',
+    // What else comes of it would be read to its end, for nobody.
+    ...(isLong(request) && { connection: 'close' }),
     ...(isUnavailable ? { 'retry-after': '1' } : { 'www-authenticate': 'Bearer realm="holdfast"' }),
   })
   response.end(JSON.stringify({ errors: [{ message, extensions: { code } }] }))
 }
+
+/** Has it a body of more than one piece, or one whose length it does not tell? */
+const isLong = ({ headers }: IncomingMessage) =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 65_536

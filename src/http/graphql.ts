@@ -24,11 +24,12 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
   return createYoga<Operation, Context>({
     schema,
     graphqlEndpoint: graphqlPath,
-    context: ({ requestId, lastEventId, position, caller, taking }): Context => ({
+    context: ({ requestId, lastEventId, position, caller, gone, taking }): Context => ({
       core,
       db: core.db,
       tenant: caller.tenant,
       caller,
+      gone,
       requestId,
       lastEventId,
       position,

@@ -9,10 +9,8 @@ export interface Taking {
 }
 
 /** What the transport knows of an operation; the rest of its context is the same for all. */
-export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position' | 'caller'> {
+export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position' | 'caller' | 'gone'> {
   taking: Taking
-  /** Aborts when the client of an HTTP request has gone, or has everything. */
-  gone?: AbortSignal
 }
 
 const saneId = /^[A-Za-z0-9._:+=@-]{1,128}$/

@@ -5,13 +5,17 @@ import { createGate, type Gate } from '../access/gate.ts'
 import { asError } from '../errors.ts'
 import type { Core } from '../runner/core.ts'
 import { refuseRequest, tokenOfRequest } from './authenticate.ts'
+import { type Bounds, bounds as usualBounds } from './bounds.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import { whyNotReady } from './health.ts'
 import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
+import { HttpRequest } from './http-request.ts'
+import { createNewcomers, type Newcomers } from './newcomers.ts'
 import { operationOf, requestIdOf } from './operation.ts'
 import { isForeign } from './origin.ts'
 import { explorerPage, startPage } from './pages.ts'
+import { endWhenUnread } from './unread.ts'
 import { serveWebSocket } from './websocket.ts'
 
 /**
@@ -34,7 +38,14 @@ export interface HttpServer {
  */
 export async function serveHttp(
   core: Core,
-  options: { host: string; port: number; pingMs?: number; consoleAt?: readonly string[] },
+  options: {
+    host: string
+    port: number
+    pingMs?: number
+    consoleAt?: readonly string[]
+    /** For tests: in place of the usual ones. */
+    bounds?: Partial<Bounds>
+  },
 ): Promise<HttpServer> {
   const graphql = createGraphql(core, options)
   const gate = createGate(core.config.auth, {
@@ -51,25 +62,36 @@ export async function serveHttp(
   const files = loadConsole(options.consoleAt)
   // Whoever asks for one is told; nobody may ever ask.
   files.catch(() => {})
-  const server = createServer((request, response) => {
-    answer(core, gate, isStrangeHost, graphql, files, request, response).catch((thrown: unknown) => {
-      core.log.error({ err: asError(thrown) }, 'request failed')
+  const bounds = { ...usualBounds, ...options.bounds }
+  const { log, metrics, clock, config } = core
+  const newcomers = createNewcomers({ most: config.maxUnauthenticated, log, clock, metrics })
+  const deadlines = {
+    headersTimeout: bounds.headersMs,
+    requestTimeout: bounds.requestMs,
+    connectionsCheckingInterval: bounds.lookMs,
+  }
+  const pings = options.pingMs ?? pingMs
+  // The time that a stream's reader has to find its last item is in it.
+  const unreadMs = config.stallMs + 3 * pings
+  const server = createServer({ ...deadlines, IncomingMessage: HttpRequest }, (request, response) => {
+    endWhenUnread(response, unreadMs, core)
+    answer(core, gate, newcomers, isStrangeHost, graphql, files, request, response).catch((thrown: unknown) => {
+      core.log.error({ requestId: response.getHeader('x-request-id'), err: asError(thrown) }, 'request failed')
       if (!response.headersSent) plain(response, 500, 'internal error')
       else response.destroy()
     })
   })
-  const { stallMs } = core.config
-  // Whoever takes nothing of an answer is not waited for. Node counts what is taken of a long write too. The time that a stream's reader
-  // has to find its last item is in it.
-  server.setTimeout(stallMs + 3 * (options.pingMs ?? pingMs), (socket) => {
-    if (socket.writableLength === 0) return
-    core.log.debug({ why: 'it takes nothing of what was sent' }, 'a connection was ended')
-    socket.destroy()
-  })
-  const sockets = serveWebSocket(server, gate, isStrangeHost, graphql, core.log, {
-    ...options,
-    stallMs,
-    clock: core.clock,
+  server.on('connection', (socket) => newcomers.add(socket))
+  const sockets = serveWebSocket(server, isStrangeHost, {
+    gate,
+    graphql,
+    log,
+    metrics,
+    newcomers,
+    bounds,
+    pingMs: pings,
+    stallMs: config.stallMs,
+    clock,
   })
   try {
     await listen(server, options)
@@ -95,6 +117,7 @@ export async function serveHttp(
 async function answer(
   core: Core,
   gate: Gate,
+  newcomers: Newcomers,
   isStrangeHost: HostCheck,
   graphql: Graphql,
   files: Promise<ConsoleFiles | undefined>,
@@ -109,6 +132,7 @@ async function answer(
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
     const caller = await gate.callerOf(tokenOfRequest(request), requestId)
     if (isRefused(caller)) return refuseRequest(request, response, caller)
+    newcomers.known(request.socket)
     await graphql(request, response, operationOf(request, response, requestId, caller))
     return
   }

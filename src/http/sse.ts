@@ -65,8 +65,8 @@ function eventStream(stream: AsyncIterator<ExecutionResult>, operation: Operatio
   })
   // Only now, as the body starts its timer while it is made. The adapter that writes it to the socket does not cancel it when the client has
   // gone, and does not even look at it when the client had gone before.
-  if (gone?.aborted) void end()
-  else gone?.addEventListener('abort', () => void end(), { once: true })
+  if (gone.aborted) void end()
+  else gone.addEventListener('abort', () => void end(), { once: true })
   const headers = {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache, no-transform',

@@ -20,6 +20,8 @@ export interface Context {
   caller: Caller
   /** What recovery does when a person asks: its room is not known here, the roof brings it. */
   resolveQuarantine: ResolveQuarantine
+  /** Aborts when the operation is over: its client has gone, or has everything. What an operation opened ends with it, whatever way it came. */
+  gone: AbortSignal
   /** Stands in the answer's header, in masked errors and in every log line of this operation. */
   requestId: string
   /** The header of a browser that comes back to an event stream; stands for `after`. */

@@ -24,10 +24,11 @@ builder.subscriptionFields((t) => ({
     subscribe: async (_root, args, context) => {
       const after = cursorOf(args.after, context)
       await checkCursor(args.sessionId, after, context)
-      const { caller, taking } = context
+      const { caller, gone, taking } = context
       return sessionStream(context.core, {
         sessionId: args.sessionId,
         after,
+        signal: gone,
         whenUnauthenticated: caller.whenEnded,
         taken: () => taking.taken,
       })
@@ -40,9 +41,10 @@ builder.subscriptionFields((t) => ({
   sessionActivity: t.prismaField({
     type: Session,
     description: 'One session whenever its status, title or watermark changes. Live only; bursts may come as one item.',
-    subscribe: (_root, _args, { core, tenant, caller }) =>
+    subscribe: (_root, _args, { core, tenant, caller, gone }) =>
       activityStream(core, {
         tenant,
+        signal: gone,
         whenUnauthenticated: (then) => caller.whenEnded(() => then(refusal('UNAUTHENTICATED', endedMessage))),
       }),
     resolve: (query, { sessionId }, _args, context) => {

@@ -3,6 +3,7 @@
 
 import type { Guard } from './mutant.ts'
 import { bytesGuards } from './table-bytes.ts'
+import { edge } from './table-edge.ts'
 import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
 
@@ -638,4 +639,5 @@ export const guards: readonly Guard[] = [
   ...sqlGuards,
   ...proofGuards,
   ...bytesGuards,
+  ...edge,
 ]

@@ -3,6 +3,7 @@ import { connect } from '../../src/db.ts'
 import { createDoorbell } from '../../src/doorbell.ts'
 import { createEventLog } from '../../src/event-log.ts'
 import type { NewEvent } from '../../src/events.ts'
+import type { Bounds } from '../../src/http/bounds.ts'
 import { serveHttp } from '../../src/http/serve.ts'
 import { createLiveText } from '../../src/live-text.ts'
 import { createLog } from '../../src/log.ts'
@@ -33,6 +34,7 @@ export async function serveLog(
     env?: Record<string, string>
     /** Where the console was built. Else none is served: whether somebody has built one here must not matter. */
     consoleAt?: string
+    bounds?: Partial<Bounds>
   } = {},
 ) {
   const database = await createTestDatabase()
@@ -69,6 +71,7 @@ export async function serveLog(
     port: 0,
     consoleAt: options.consoleAt === undefined ? [] : [options.consoleAt],
     ...(options.pingMs && { pingMs: options.pingMs }),
+    ...(options.bounds && { bounds: options.bounds }),
   })
   const endpoint = `${server.url}graphql`
 
