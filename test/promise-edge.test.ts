@@ -17,7 +17,7 @@ let hasty: Served
 beforeAll(async () => {
   const both = [
     serveLog({ bounds, env }),
-    serveLog({ pingMs: 100, bounds: deadlines, env: { ...env, HOLDFAST_STALL_MS: '400' } }),
+    serveLog({ pingMs: 1000, bounds: deadlines, env: { ...env, HOLDFAST_STALL_MS: '100' } }),
   ]
   ;[served, hasty] = (await Promise.all(both)) as [Served, Served]
   const created = { tenant: 'default', title: null, instructions: null, model: 'demo/echo' }
@@ -151,11 +151,12 @@ describe('before a caller is known', () => {
 
 describe('a peer that does not read', () => {
   it('PROMISE-174: an answer over HTTP of which no byte is taken is given up', async () => {
+    const before = await ended('unread', hasty)
     const { socket } = await raw('')
     socket.pause()
     // Larger together than what the kernel takes in.
     socket.write(`GET /graphiql HTTP/1.1\r\n${host}\r\n`.repeat(4))
-    await vi.waitFor(async () => expect(await ended('unread', hasty)).toBe(1), { timeout: 30_000 })
+    await vi.waitFor(async () => expect(await ended('unread', hasty)).toBeGreaterThan(before), { timeout: 30_000 })
     socket.destroy()
   })
 
@@ -169,7 +170,7 @@ describe('a peer that does not read', () => {
     await vi.waitFor(
       async () => {
         if (client.readyState === WebSocket.OPEN) left = client.bufferedAmount
-        expect(await ended('unread', hasty)).toBe(before + 1)
+        expect(await ended('unread', hasty)).toBeGreaterThan(before)
       },
       { timeout: 30_000 },
     )
