@@ -39,6 +39,7 @@ export interface LiveText {
   progress(sessionId: string, note: ToolProgressNote): void
   /** Calls `moved` when text or progress arrives; `note` is null for text. Returns how to stop. */
   listen(sessionId: string, moved: (note: ToolProgressNote | null) => void): () => void
+  /** How many listen. A session to which nobody listens any more is not kept; if one were, it would count as well. */
   listeners(): number
   /** Writes what is buffered now; used at shutdown and by tests. */
   flush(): Promise<void>
@@ -174,7 +175,7 @@ export function createLiveText({ db, owner, flushMs = 100, warn, refused }: Live
         if (ofSession.size === 0 && heards.get(sessionId) === ofSession) heards.delete(sessionId)
       }
     },
-    listeners: () => [...heards.values()].reduce((sum, ofSession) => sum + ofSession.size, 0),
+    listeners: () => [...heards.values()].reduce((sum, ofSession) => sum + Math.max(1, ofSession.size), 0),
     flush,
     async close() {
       closed = true

@@ -3,14 +3,24 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { watchActivity } from '../src/activity-poll.ts'
 import { activityStream } from '../src/activity-stream.ts'
 import type { Db } from '../src/db.ts'
-import { event } from '../src/events.ts'
-import { continuationIdOf, newExecutionId, newInteractionId, newMessageId, recoveryIdOf } from '../src/ids.ts'
+import { type EventPayloads, event, noUsage } from '../src/events.ts'
+import {
+  continuationIdOf,
+  newExecutionId,
+  newInteractionId,
+  newMessageId,
+  newQuarantineId,
+  recoveryIdOf,
+} from '../src/ids.ts'
 import { armedRecoveries, expiredInteractions } from '../src/recovery/passes.ts'
 import { setAside, takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
+import { answerQuestion, decideApproval, dismissQuestion } from '../src/runner/decide.ts'
 import { interruptSession } from '../src/runner/interrupt.ts'
+import { storedRows } from '../src/verify.ts'
+import { atAppend, hasEvent } from './support/at-append.ts'
 import { eventually, startCore, type TestCore } from './support/core.ts'
-import { askedFor, type CutOff, calledTool, cutOff, inconsistencies, inStep, quiet } from './support/cut-off.ts'
+import { askedFor, type CutOff, calledTool, cutOff, inconsistencies, inStep, prompt, quiet } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { createSession, type StreamProcess, streamProcess } from './support/stream-process.ts'
 
@@ -107,6 +117,21 @@ async function approved(cut: CutOff & { messageId: string }, ...callIds: string[
   return ids
 }
 
+/** Two executions of one session were cut off one after the other; both continuations wait. */
+async function twiceCutOff() {
+  const cut = await cutOff(core)
+  const { sessionId, executionId: first } = cut
+  expect(await takeOver(core, sessionId, first, { kind: 'expired' })).toBe('recovered')
+  const second = newExecutionId()
+  await core.eventLog.append({
+    sessionId,
+    events: [event('execution.started', { executionId: second })],
+    claim: { kind: 'acquire', executionId: second, owner: 'own_.gone', leaseMs: -1000 },
+  })
+  expect(await takeOver(core, sessionId, second, { kind: 'expired' })).toBe('recovered')
+  return { cut, sessionId, first, second }
+}
+
 describe('of siblings one alone is meant:', () => {
   it('PROMISE-263: a tool that starts or ends disarms its own decision, not that of another call or step', async () => {
     const cut = await inStep(core)
@@ -131,20 +156,6 @@ describe('of siblings one alone is meant:', () => {
     expect(await armed()).toEqual([asked[3]!, ...later].sort())
   })
 
-  /** Two executions of one session were cut off one after the other; both continuations wait. */
-  async function twiceCutOff() {
-    const cut = await cutOff(core)
-    const { sessionId, executionId: first } = cut
-    expect(await takeOver(core, sessionId, first, { kind: 'expired' })).toBe('recovered')
-    const second = newExecutionId()
-    await core.eventLog.append({
-      sessionId,
-      events: [event('execution.started', { executionId: second })],
-      claim: { kind: 'acquire', executionId: second, owner: 'own_.gone', leaseMs: -1000 },
-    })
-    expect(await takeOver(core, sessionId, second, { kind: 'expired' })).toBe('recovered')
-    return { cut, sessionId, first, second }
-  }
   const armedOf = async (sessionId: string) =>
     (await armedRecoveries(core.db, null)).filter((row) => row.sessionId === sessionId).map(({ id }) => id)
 
@@ -195,7 +206,137 @@ describe('of siblings one alone is meant:', () => {
     expect((await running.recovery.scan()).failed).toBe(0)
     const stateOf = async (id: string) => (await core.db.interaction.findUniqueOrThrow({ where: { id } })).state
     expect([await stateOf(left), await stateOf(expires)]).toEqual(['OPEN', 'EXPIRED'])
+    // What is settled is not looked at again.
+    expect(await isExpiring(expires)).toBe(false)
   })
+})
+
+describe('the door of one session', () => {
+  const decided = (interactionId: string) =>
+    event('interaction.settled', {
+      ...{ interactionId, state: 'APPROVED', answer: null, feedback: null, editedInput: null, remember: false },
+    })
+
+  it('PROMISE-272: changes no row of another, whatever an event names', async () => {
+    const [mine, theirs] = [await inStep(core, { leaseMs: 600_000 }), await inStep(core, { leaseMs: 600_000 })]
+    const { messageId, executionId } = theirs
+    const waits = `msg_waits${theirs.sessionId.slice(7)}`
+    const [interactionId, quarantineId] = [newInteractionId(), newQuarantineId()]
+    await theirs.append([prompt(waits), event('text.started', { messageId, index: 0 })])
+    await theirs.append([...calledTool(messageId, 'call_t', 1), askedFor(messageId, 'call_t', interactionId)])
+    await theirs.append([
+      event('quarantine.opened', { quarantineId, executionId, quarantineKind: 'RECOVERY', reason: 'odd' }),
+    ])
+    const before = await storedRows(core.db, theirs.sessionId)
+    const foreign = [
+      event('prompt.withdrawn', { messageId: waits }),
+      event('step.streamed', { messageId }),
+      event('text.ended', { messageId, index: 0, text: 'x' }),
+      event('tool.succeeded', { messageId, callId: 'call_t', output: 'done' }),
+      decided(interactionId),
+      event('quarantine.resolved', { quarantineId, action: 'DISCARD' }),
+    ]
+    for (const each of foreign)
+      await expect(mine.append([each]), each.type).rejects.toMatchObject({ sqlState: 'HF001' })
+    expect(await storedRows(core.db, theirs.sessionId)).toEqual(before)
+    expect(await mine.types(6)).toEqual([])
+  })
+
+  it('PROMISE-273: a stop disarms what waits in its own session alone', async () => {
+    const armedSession = async () => {
+      const { sessionId, cut } = await twiceCutOff()
+      const { messageId } = await reopened(cut)
+      await approved({ ...cut, messageId }, 'call_s')
+      return sessionId
+    }
+    const [mine, theirs] = [await armedSession(), await armedSession()]
+    const armed = async (sessionId: string) => {
+      const where = { where: { sessionId, wakePending: true } }
+      return [
+        await core.db.input.count(where),
+        await core.db.recovery.count(where),
+        await core.db.interaction.count(where),
+      ]
+    }
+    const before = await armed(theirs)
+    expect(before.every((count) => count > 0)).toBe(true)
+    await core.eventLog.append({
+      sessionId: mine,
+      events: [event('interrupt.requested', { interruptedExecutionId: null })],
+    })
+    expect(await armed(mine)).toEqual([0, 0, 0])
+    expect(await armed(theirs)).toEqual(before)
+  })
+
+  /** A step that waits for a person, of an execution that has ended. */
+  async function reopened(cut: CutOff) {
+    const messageId = newMessageId()
+    await cut.append([event('step.started', { messageId, model: 'compatible/scripted', executionId: cut.executionId })])
+    return { messageId }
+  }
+
+  it('PROMISE-274: a step ends over open parts and calls of another step, and not over its own', async () => {
+    const cut = await inStep(core)
+    const { messageId } = await reopened(cut)
+    await cut.append([event('text.started', { messageId, index: 0 }), ...calledTool(messageId, 'call_o', 1)])
+    const end = (id: string) => event('step.ended', { messageId: id, finish: 'stop', usage: noUsage, continues: false })
+    await expect(cut.append([end(messageId)])).rejects.toMatchObject({ constraint: 'step_tools_settled' })
+    await cut.append([event('step.streamed', { messageId }), end(cut.messageId)])
+    expect((await cut.types()).filter((type) => type === 'step.ended')).toHaveLength(1)
+  })
+})
+
+it('PROMISE-275: of two interrupts during one cleanup that find the same work armed, one is logged', async () => {
+  const cut = await cutOff(core, { leaseMs: 600_000 })
+  const { sessionId, executionId } = cut
+  await core.db.claim.update({ where: { sessionId }, data: { phase: 'CANCELLING' } })
+  const asks = event('interrupt.requested', { interruptedExecutionId: executionId })
+  const late: Core = { ...core }
+  const outcomes: string[] = []
+  atAppend(late, hasEvent('interrupt.requested'), async (go, nth) => {
+    if (nth === 1) await cut.append([asks])
+    const outcome = await go()
+    outcomes.push(outcome.kind)
+    await core.eventLog.append({
+      sessionId,
+      events: [event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null })],
+      fence: { executionId, owner: null, phases: ['CANCELLING'] },
+      claim: { kind: 'remove' },
+    })
+    return outcome
+  })
+  await interruptSession(late, 'default', { sessionId })
+  expect(outcomes).toEqual(['stale'])
+  expect((await cut.types()).filter((type) => type === 'interrupt.requested')).toHaveLength(1)
+})
+
+it('PROMISE-279: an approval is not answered and a question not approved: the field is named, and both stay open', async () => {
+  const cut = await inStep(core, { leaseMs: 600_000 })
+  const { sessionId, messageId } = cut
+  const [approval, question] = [newInteractionId(), newInteractionId()]
+  const asks = askedFor(messageId, 'call_b', question)
+  await cut.append([...calledTool(messageId, 'call_a'), ...calledTool(messageId, 'call_b', 1)])
+  await cut.append([
+    askedFor(messageId, 'call_a', approval),
+    event('interaction.requested', { ...(asks.payload as EventPayloads['interaction.requested']), kind: 'QUESTION' }),
+  ])
+  const tries = {
+    'names an approval': [
+      answerQuestion(core, 'default', { interactionId: approval, answer: 'yes' }),
+      dismissQuestion(core, 'default', { interactionId: approval }),
+    ],
+    'names a question': (['APPROVE', 'DECLINE_AND_STOP', 'DECLINE_AND_CONTINUE'] as const).map((decision) =>
+      decideApproval(core, 'default', { interactionId: question, decision }),
+    ),
+  }
+  for (const [rule, answers] of Object.entries(tries))
+    for (const answer of await Promise.all(answers))
+      expect(answer).toMatchObject({
+        type: 'InvalidInputError',
+        field: 'interactionId',
+        message: expect.stringContaining(rule),
+      })
+  expect(await core.db.interaction.count({ where: { sessionId, state: 'OPEN' } })).toBe(2)
 })
 
 it('every session of this file is consistent with its log', async () => {

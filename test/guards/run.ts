@@ -5,85 +5,31 @@
 // use, else an embedded one is started for the whole run. Results are kept in test-results/guards.json: --rest takes those that are not red
 // there, --write puts them into docs/guards.md once all are.
 
-import { spawn } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startEmbedded } from '../../src/embedded/server.ts'
+import { copyTree, root, runTests } from './copy.ts'
 import { editsOf, type Guard, mutate, type Result, staleness, tellMarksOfDatabases } from './mutant.ts'
 import { report } from './report.ts'
 import { guards } from './table.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
-/** A mutant can make a test wait for what never comes. */
-const runMsMax = 120_000
-
-interface Run {
-  passed: string[]
-  failed: string[]
-  /** Neither a test's success nor its failure. */
-  error: string | null
-}
+/** A mutant can make a test wait for what never comes; a machine that others share is several times slower. */
+const runMsMax = 300_000
 
 /** A copy of the tree to mutate. */
 function copy(parent: string, n: number) {
   const dir = join(parent, `copy-${n}`)
-  const left = /^(node_modules|\.git|dist|test-results|\.holdfast)(\/|$)/
-  cpSync(root, dir, { recursive: true, filter: (path) => !left.test(relative(root, path).replaceAll('\\', '/')) })
-  symlinkSync(realpathSync(join(root, 'node_modules')), join(dir, 'node_modules'), 'junction')
+  copyTree(dir)
   const marks = join(parent, `marks-${n}`)
   tellMarksOfDatabases(dir, marks)
   return { dir, marks }
 }
 type Copy = ReturnType<typeof copy>
 
-/** Runs these tests in the copy. */
-async function test({ dir }: Copy, url: string, files: string[], titles: string, bail: boolean): Promise<Run> {
-  const output = join(dir, 'test-results/guards.json')
-  rmSync(output, { force: true })
-  const args = [
-    join(dir, 'node_modules/vitest/vitest.mjs'),
-    'run',
-    ...files.map((file) => `test/${file}`),
-    ...['-t', titles, '--testTimeout=20000', '--retry=0'],
-    ...(bail ? ['--bail=1'] : []),
-  ]
-  const { CI: _, ...env } = process.env
-  const child = spawn(process.execPath, args, {
-    cwd: dir,
-    env: { ...env, DATABASE_URL: url, TEST_REPORT: 'guards' },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  let said = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (data) => {
-      said = `${said}${data}`.slice(-4000)
-    })
-  const timer = setTimeout(() => child.kill('SIGKILL'), bail ? runMsMax : 10 * runMsMax)
-  await new Promise((resolve) => child.on('close', resolve))
-  clearTimeout(timer)
-  if (!existsSync(output)) return { passed: [], failed: [], error: `no report: ${said}` }
-  const { testResults } = JSON.parse(readFileSync(output, 'utf8')) as {
-    testResults: { message: string; assertionResults: { status: string; fullName: string }[] }[]
-  }
-  const all = testResults.flatMap(({ assertionResults }) => assertionResults)
-  const named = (status: string) => all.filter((one) => one.status === status).map(({ fullName }) => fullName)
-  const [passed, failed] = [named('passed'), named('failed')]
-  const error = testResults.find(({ message }) => message !== '')?.message ?? null
-  return { passed, failed, error: passed.length + failed.length === 0 ? (error ?? `no test ran: ${said}`) : null }
-}
+const test = ({ dir }: Copy, url: string, files: string[], titles: string, bail: boolean) =>
+  runTests(dir, { url, files, titles, bail, msMax: bail ? runMsMax : 10 * runMsMax })
 
 /** The mapped tests of the sources as they are. Answers what is wrong with them. */
 async function baseline(at: Copy, url: string, chosen: readonly Guard[]): Promise<string[]> {

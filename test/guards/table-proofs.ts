@@ -65,4 +65,74 @@ const siblings: Guard[] = [
   },
 ]
 
-export const proofGuards: readonly Guard[] = [...whose, ...siblings]
+const proven: Guard[] = [
+  {
+    id: 'examine-live',
+    file: 'src/runner/leases.ts',
+    find: 'claim.owner !== owner || !claim.live)',
+    replace: 'HIT(claim.owner !== owner))',
+    keeps: 'an owner whose fence failed for its lease from going on',
+    tests: [['promise-leases.test.ts', 'PROMISE-267']],
+  },
+  {
+    id: 'lease-from-send',
+    file: 'src/runner/leases.ts',
+    find: 'holds.get(hold.sessionId)!.provenAt = sentAt',
+    replace: 'holds.get(hold.sessionId)!.provenAt = HIT(monotonic())',
+    keeps: 'an owner whose renewal was answered late from counting on more than its lease',
+    tests: [['promise-leases.test.ts', 'PROMISE-268']],
+  },
+  {
+    id: 'liveness-from-send',
+    file: 'src/recovery/liveness.ts',
+    find: `await ask(live, 'SELECT 1')
+        if (client !== live) return
+        prove(sentAt)`,
+    replace: `await ask(live, 'SELECT 1')
+        if (client !== live) return
+        prove(HIT(now()))`,
+    keeps: 'a late answer from proving a lock that others may have seen free since it was asked for',
+    tests: [['promise-leases.test.ts', 'PROMISE-269']],
+  },
+  {
+    id: 'renew-named',
+    file: 'prisma/migrations/20261129000000_ground/migration.sql',
+    find: `make_interval(secs => p_lease_ms / 1000.0)
+     WHERE c."executionId" = ANY (p_executions) AND`,
+    replace: `make_interval(secs => p_lease_ms / 1000.0)
+     WHERE HIT(true) AND`,
+    keeps: 'a claim that its owner has given up from being renewed for ever',
+    tests: [['promise-leases.test.ts', 'PROMISE-271']],
+  },
+]
+
+const doors: Guard[] = [
+  {
+    id: 'interrupt-again-seq',
+    file: 'src/runner/interrupt.ts',
+    find: `fence: { executionId, owner: null, phases: ['CANCELLING'] },
+      expectedSeq: work.seq,`,
+    replace: `fence: { executionId, owner: null, phases: ['CANCELLING'] },
+      ...HIT({}),`,
+    keeps: 'two interrupts during one cleanup from being logged for the same work',
+    tests: [['promise-predicates.test.ts', 'PROMISE-275']],
+  },
+  {
+    id: 'door-tool-session',
+    file: 'prisma/migrations/20261129000000_ground/migration.sql',
+    find: `WHERE t."sessionId" = u.s AND t."messageId" = u.message AND t."callId" = u.call AND t."settledAt" IS NULL`,
+    replace: `WHERE HIT(true) AND t."messageId" = u.message AND t."callId" = u.call AND t."settledAt" IS NULL`,
+    keeps: 'an event of one session from settling a tool call of another',
+    tests: [['promise-predicates.test.ts', 'PROMISE-272']],
+  },
+  {
+    id: 'listen-stop-own',
+    file: 'src/live-text.ts',
+    find: 'if (ofSession.size === 0 && heards.get(sessionId) === ofSession)',
+    replace: 'if (HIT(ofSession.size === 0))',
+    keeps: 'who stops listening twice from cutting off who began in between',
+    tests: [['promise-listeners.test.ts', 'PROMISE-277']],
+  },
+]
+
+export const proofGuards: readonly Guard[] = [...whose, ...siblings, ...proven, ...doors]

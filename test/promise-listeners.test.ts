@@ -1,0 +1,55 @@
+// What listens to live text and to activity: nobody is cut off by another's end, and a reader that is away costs nothing.
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { activityStream } from '../src/activity-stream.ts'
+import type { Db } from '../src/db.ts'
+import { testClock } from './support/clock.ts'
+import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { createSession, runningStep, type StreamProcess, streamProcess } from './support/stream-process.ts'
+
+let database: TestDatabase
+let here: StreamProcess
+beforeAll(async () => {
+  database = await createTestDatabase()
+  here = streamProcess(database.url, { clock: testClock(), deaf: true })
+})
+afterAll(async () => {
+  await here?.close()
+  await database?.drop()
+})
+
+it('PROMISE-277: who stops listening to live text twice cuts nobody off who began in between, and a session that nobody listens to is not kept', async () => {
+  const step = await runningStep(here)
+  await step.begin()
+  const stopFirst = here.live.listen(step.sessionId, () => {})
+  stopFirst()
+  let heard = 0
+  const stopSecond = here.live.listen(step.sessionId, () => heard++)
+  stopFirst()
+  step.add('x')
+  expect(heard).toBe(1)
+  stopSecond()
+  expect(here.live.listeners()).toBe(0)
+})
+
+it('PROMISE-278: while its reader is away an activity stream reads nothing, and all that has rung in one statement afterwards', async () => {
+  let statements = 0
+  const db = new Proxy(here.db, {
+    get: (target, property) =>
+      property !== '$queryRaw'
+        ? Reflect.get(target, property)
+        : (...sql: Parameters<Db['$queryRaw']>) => {
+            statements++
+            return target.$queryRaw(...sql)
+          },
+  }) as Db
+  const sessions = [await createSession(here), await createSession(here), await createSession(here)]
+  const stream = activityStream({ ...here, db }, { tenant: 'default' })
+  for (const sessionId of sessions) {
+    here.doorbell.ring([sessionId], true)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  const got = [await stream.next(), await stream.next(), await stream.next()].map(({ value }) => value.sessionId)
+  expect(got.sort()).toEqual([...sessions].sort())
+  expect(statements).toBe(1)
+  await stream.return!()
+})
