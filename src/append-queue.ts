@@ -3,7 +3,7 @@
 // arrival, so the second sees the effects of the first.
 //
 //   queue ──► group (two in flight, at most 128 and so many bytes) ──► outcome per member
-//                 │ locked ──► alone, waiting for its session's lock
+//                 │ locked ──► alone, waiting for its session's lock, two at once; the others go into a later group, and hold no connection
 //                 │ violation, or more than the server takes ──► halves, until the offender stands alone; that one is refused
 //                 └ no answer ──► each looked up by appendId, then tried again if it is not there
 
@@ -27,6 +27,14 @@ const groupSizeMax = 128
 const groupBytesDefault = 16 * 1024 * 1024
 const groupsInFlightMax = 2
 const attemptsMax = 7
+/**
+ * Appends that may wait in the database for the lock of their session. Each holds a connection while it does, and whoever stands still with
+ * the locks of a hundred sessions must not take the connections from all others.
+ */
+const lockWaitersMax = 2
+/** For how long an append whose session is locked is tried: several times as long as the database lets a transaction stand still. */
+const lockedMsDefault = 35_000
+const lockNotAvailable = '55P03'
 /** Appends that may wait at once in one process; beyond it callers are told to try again. */
 const queueMax = 20_000
 
@@ -37,6 +45,7 @@ export interface AppendQueueOptions {
   committed: (sessionIds: string[]) => void
   observe?: (what: { groupSize: number; seconds: number }) => void
   groupBytesMax?: number
+  lockedMs?: number
 }
 
 export interface AppendQueue {
@@ -49,6 +58,18 @@ interface Entry {
   prepared: PreparedAppend
   resolve: (outcome: AppendOutcome) => void
   reject: (error: Error) => void
+  /** Since when its session was found locked, and how often. */
+  locked: { since: number | null; looks: number }
+}
+
+/**
+ * `looksUp`: an earlier attempt may have done it. `waits`: in the database, for its session's lock; else it looks now and then whether that
+ * is free, and holds no connection in between.
+ */
+interface Alone {
+  looksUp?: boolean
+  waits?: boolean
+  cause?: Error
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
@@ -59,10 +80,12 @@ export function createAppendQueue({
   committed,
   observe,
   groupBytesMax = groupBytesDefault,
+  lockedMs = lockedMsDefault,
 }: AppendQueueOptions): AppendQueue {
   let waiting: Entry[] = []
   const busy = new Set<string>()
   let groups = 0
+  let lockWaiters = 0
   let idleWaiters: (() => void)[] = []
 
   const finish = (entry: Entry, outcome: AppendOutcome) => {
@@ -140,19 +163,47 @@ export function createAppendQueue({
     if (answer.error !== undefined) {
       const alone = group.length === 1 || isTransientState(answer.error)
       if (!alone) return runHalves(group)
-      for (const entry of group) void runAlone(entry, { looksUp: false })
+      for (const entry of group) void runAlone(entry, {})
       return
     }
     for (const [i, entry] of group.entries()) {
       const outcome = outcomeOf(entry.prepared, answer, i)
       if (outcome.kind === 'locked') {
         // Another transaction holds the session: this one waits for it outside the group, the others have committed (LOG-23).
-        void runAlone(entry, { looksUp: false })
+        void waitForLock(entry)
         continue
       }
       release(entry)
       finish(entry, outcome)
     }
+  }
+
+  /** Its session is locked by somebody: it waits for the lock if there is a place, else it is tried again in a later group. */
+  async function waitForLock(entry: Entry): Promise<void> {
+    if (lockWaiters >= lockWaitersMax) return tryLater(entry)
+    lockWaiters++
+    await runAlone(entry, { waits: true })
+    lockWaiters--
+  }
+
+  /** Into the next group, before whatever else its session waits for. */
+  async function tryLater(entry: Entry): Promise<void> {
+    try {
+      await pauseLocked(entry)
+      waiting.unshift(entry)
+    } catch (thrown) {
+      entry.reject(asError(thrown))
+    }
+    release(entry)
+    pump()
+  }
+
+  /** Lets some time pass while somebody holds the session's lock. Throws once that has lasted for too long. */
+  async function pauseLocked({ prepared, locked }: Entry): Promise<void> {
+    locked.since ??= performance.now()
+    if (performance.now() - locked.since >= lockedMs)
+      throw new UnavailableError(`append to ${prepared.request.sessionId}: the session stays locked`)
+    await pause(backoffMs(locked.looks++))
   }
 
   /** The same again in two parts, as nothing of it is there: what is refused for good ends up alone. */
@@ -162,65 +213,85 @@ export function createAppendQueue({
     await runGroup(group.slice(half))
   }
 
-  /** Was this append committed? Waits for a transaction that may still be under way; null: it was not. */
-  async function lookUp({ request, appendId }: PreparedAppend): Promise<AppendOutcome | null> {
-    const rows = await db.$transaction(async (tx) => {
-      await tx.$queryRaw`SELECT id FROM "Session" WHERE id = ${request.sessionId} FOR NO KEY UPDATE`
-      return tx.$queryRaw<{ seq: number; at: Date }[]>`
+  /**
+   * Was this append committed? `locked`: it was not so far, and a transaction that holds the session may still be the one that does it. Waits
+   * for nobody in the database: an answer that is lost is lost for many.
+   */
+  async function lookUp({ request, appendId }: PreparedAppend): Promise<AppendOutcome | 'locked' | null> {
+    const [first, isLocked] = await db.$transaction(async (tx) => {
+      const free = await tx.$queryRaw<unknown[]>`
+        SELECT id FROM "Session" WHERE id = ${request.sessionId} FOR NO KEY UPDATE SKIP LOCKED`
+      const [found] = await tx.$queryRaw<{ seq: number; at: Date }[]>`
         SELECT seq, at FROM "Event" WHERE "appendId" = ${appendId}::uuid AND ordinal = 0`
+      if (found !== undefined || free.length > 0) return [found, false]
+      return [found, (await tx.session.count({ where: { id: request.sessionId } })) > 0]
     })
-    const first = rows[0]
+    if (isLocked) return 'locked'
     if (first === undefined) return null
     return { kind: 'appended', seq: first.seq, lastSeq: first.seq + request.events.length - 1, at: first.at, appendId }
   }
 
-  /** One append by itself, waiting for its session's lock, with a bounded number of attempts. */
-  async function runAlone(entry: Entry, { looksUp, cause }: { looksUp: boolean; cause?: Error }): Promise<void> {
+  /** One append by itself, with a bounded number of attempts. */
+  async function runAlone(entry: Entry, how: Alone): Promise<void> {
+    try {
+      const outcome = await decideAlone(entry, how)
+      // It has waited for as long as it may at once; its place is for the next one.
+      if (outcome.kind === 'locked') return void tryLater(entry)
+      finish(entry, outcome)
+    } catch (thrown) {
+      entry.reject(asError(thrown))
+    }
+    release(entry)
+    pump()
+  }
+
+  async function decideAlone(
+    entry: Entry,
+    { looksUp = false, waits = false, cause }: Alone,
+  ): Promise<AppendOutcome | { kind: 'locked' }> {
     const { prepared } = entry
     const { sessionId } = prepared.request
     let ambiguous = looksUp
     let last = cause
     let races = 0
-    try {
-      for (let attempt = 0; attempt < attemptsMax; attempt++) {
-        if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
-        try {
-          if (ambiguous) {
-            const found = await lookUp(prepared)
-            ambiguous = false
-            if (found !== null) return finish(entry, found)
+    for (let attempt = 0; attempt < attemptsMax; ) {
+      if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
+      try {
+        if (ambiguous) {
+          const found = await lookUp(prepared)
+          if (found === 'locked') {
+            await pauseLocked(entry)
+            continue
           }
-          const started = performance.now()
-          ambiguous = true
-          const answer = await callAppend(db, groupParameter([prepared], origin, true))
           ambiguous = false
-          observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
-          if (answer.error === undefined) {
-            const outcome = outcomeOf(prepared, answer, 0)
-            return finish(entry, outcome.kind === 'locked' ? { kind: 'missing' } : outcome)
-          }
-          const refused = new AppendRefusedError(
-            sessionId,
-            answer.error,
-            answer.constraint || null,
-            answer.message ?? '',
-          )
-          // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
-          const isRace = (answer.error === '23505' || isClaimRace(refused)) && races++ === 0
-          if (!isRace && !isTransientState(answer.error)) throw refused
-          last = refused
-        } catch (thrown) {
-          if (!isTransient(thrown)) throw thrown
-          last = asError(thrown)
+          if (found !== null) return found
         }
+        const started = performance.now()
+        ambiguous = true
+        const answer = await callAppend(db, groupParameter([prepared], origin, waits))
+        ambiguous = false
+        observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
+        if (answer.error === undefined) {
+          const outcome = outcomeOf(prepared, answer, 0)
+          if (outcome.kind !== 'locked') return outcome
+          // Waiting for the lock leaves no "locked": a session that is there has been locked.
+          if (waits) return { kind: 'missing' }
+          await pauseLocked(entry)
+          continue
+        }
+        if (waits && answer.error === lockNotAvailable) return { kind: 'locked' }
+        const refused = new AppendRefusedError(sessionId, answer.error, answer.constraint || null, answer.message ?? '')
+        // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
+        const isRace = (answer.error === '23505' || isClaimRace(refused)) && races++ === 0
+        if (!isRace && !isTransientState(answer.error)) throw refused
+        last = refused
+      } catch (thrown) {
+        if (!isTransient(thrown)) throw thrown
+        last = asError(thrown)
       }
-      throw new UnavailableError(`append to ${sessionId}`, { cause: last })
-    } catch (thrown) {
-      entry.reject(asError(thrown))
-    } finally {
-      release(entry)
-      pump()
+      attempt++
     }
+    throw new UnavailableError(`append to ${sessionId}`, { cause: last })
   }
 
   return {
@@ -228,7 +299,7 @@ export function createAppendQueue({
       return new Promise<AppendOutcome>((resolve, reject) => {
         const prepared = prepareAppend(request)
         if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
-        waiting.push({ prepared, resolve, reject })
+        waiting.push({ prepared, resolve, reject, locked: { since: null, looks: 0 } })
         pump()
       })
     },

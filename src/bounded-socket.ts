@@ -12,14 +12,16 @@ export const keepAliveInitialDelayMillis = 10_000
  */
 export const boundedSockets = (silentMs: number) => (): Socket => {
   const socket = new Socket()
-  socket.setTimeout(silentMs, () => {
-    const seen = socket.bytesRead
-    // It may be this process that stood still: what has come meanwhile is read before this.
-    setImmediate(() => {
-      if (socket.bytesRead !== seen) return
-      const error = new Error(`the database has said nothing for ${silentMs} ms`)
-      socket.destroy(Object.assign(error, { code: 'ETIMEDOUT' }))
+  const bound = () =>
+    socket.setTimeout(silentMs, () => {
+      const seen = socket.bytesRead
+      // It may be this process that stood still: what has come meanwhile is read before this. The socket tells of a timeout once only, so
+      // that the next silence has to be waited for anew.
+      setImmediate(() => {
+        if (socket.bytesRead !== seen) return void bound()
+        const error = new Error(`the database has said nothing for ${silentMs} ms`)
+        socket.destroy(Object.assign(error, { code: 'ETIMEDOUT' }))
+      })
     })
-  })
-  return socket
+  return bound()
 }

@@ -32,8 +32,9 @@ export interface Renewed {
 }
 
 /**
- * Renews these executions' claims, as far as this owner still holds them unexpired; one statement in id order (design section 9).
- * What is not in the answer is lost: expired, taken over or removed. The phase tells of an interrupt that another process committed.
+ * Renews these executions' claims, as far as this owner still holds them unexpired; one statement, which waits for nobody (design section 9).
+ * What is not in the answer is lost (expired, taken over or removed) or locked by somebody, which `readClaim` tells. The phase tells of an
+ * interrupt that another process committed.
  */
 export async function renewClaims(db: Db, owner: string, executionIds: string[], leaseMs: number): Promise<Renewed[]> {
   return db.$queryRaw<Renewed[]>`

@@ -2,6 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PrismaPg } from '@prisma/adapter-pg'
+import { boundSession } from './bounded-session.ts'
 import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
 import { asError } from './errors.ts'
 import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
@@ -13,14 +14,19 @@ export type Tx = Prisma.TransactionClient
 
 /** A statement that waits for a lock is silent too, but none of ours waits for so long. Idle connections are closed long before. */
 const silentMsDefault = 30_000
+const idleMsDefault = 10_000
 
 /**
  * Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). `silentMs`: how long a connection
- * may be silent before it counts as broken.
+ * may be silent before it counts as broken; what the server bounds of its statements and transactions follows from it. `idleMs`: how long
+ * a connection is kept that nobody needs.
  */
-export function connect(url: string, pool: number, silentMs = silentMsDefault): Db {
+export function connect(url: string, pool: number, silentMs = silentMsDefault, idleMs = idleMsDefault): Db {
   const adapter = new PrismaPg(
     {
+      // Before anything else is asked on it; a connection that cannot be bounded is not used.
+      onConnect: (client) => boundSession(client, silentMs),
+      idleTimeoutMillis: idleMs,
       connectionString: url,
       max: pool,
       connectionTimeoutMillis: 10_000,
@@ -55,8 +61,9 @@ export function sqlStateOf(thrown: unknown): string | null {
   return null
 }
 
-// serialization_failure, deadlock_detected, lock_not_available, too many connections, the server is starting or stopping
-const transientStates = new Set(['40001', '40P01', '55P03', '53300', '57P01', '57P02', '57P03'])
+// serialization_failure, deadlock_detected, lock_not_available, too many connections, the server is starting or stopping, it has ended a
+// transaction that stood still or went on for too long
+const transientStates = new Set(['40001', '40P01', '55P03', '53300', '57P01', '57P02', '57P03', '25P03', '25P04'])
 // Prisma: unreachable, timed out, closed, pool timeout, transaction API, write conflict
 const transientPrisma = new Set(['P1001', 'P1002', 'P1008', 'P1017', 'P2024', 'P2028', 'P2034'])
 const transientSystem = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'])

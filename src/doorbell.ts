@@ -3,6 +3,7 @@
 // sessions that somebody listens to. A lost ring costs at most the poll interval.
 
 import { Client } from 'pg'
+import { boundWire } from './bounded-session.ts'
 import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
 import type { Db } from './db.ts'
 import { asError } from './errors.ts'
@@ -170,6 +171,8 @@ function listenForever(
     next.on('notification', ({ payload }) => heard(payload ?? ''))
     try {
       await next.connect()
+      // A listener that takes nothing any more would keep the server's queue of notifications from being emptied.
+      await boundWire(next)
       await next.query('LISTEN holdfast; LISTEN holdfast_chunk')
       failures = 0
       keepAlive(next)

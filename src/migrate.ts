@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import { boundWire } from './bounded-session.ts'
 
 /**
  * Brings a database to this binary's schema at start (design section 3). Prisma's own `migrate` needs an engine that is
@@ -32,6 +33,7 @@ export const migrationsDir = fileURLToPath(new URL('../prisma/migrations', impor
 // The key that Prisma's migrate takes, so that the two never run beside each other.
 const lockKey = 72707369
 const lockWaitMinutesMax = 10
+const stillMinutesMax = 1
 
 // Prisma's table, column by column.
 const createBooks = `CREATE TABLE IF NOT EXISTS _prisma_migrations (
@@ -64,6 +66,9 @@ export async function migrate(options: {
   client.on('error', () => {})
   await client.connect()
   try {
+    await boundWire(client)
+    // One that stands still inside of a migration lets the next one do it.
+    await client.query(`SET idle_in_transaction_session_timeout = '${stillMinutesMax}min'`)
     // A migrating process that is killed frees the lock at once. Not every server's system can watch its clients.
     await client.query(`SET client_connection_check_interval = '200ms'`).catch(() => {})
     await client.query(`SET lock_timeout = '${lockWaitMinutesMax}min'`)

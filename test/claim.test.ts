@@ -5,18 +5,8 @@ import { type EventType, type ExecutionPhase, event, eventTypes, type NewEvent, 
 import { newExecutionId, newMessageId } from '../src/ids.ts'
 import type { Core } from '../src/runner/core.ts'
 import { createHold, HoldEnded } from '../src/runner/hold.ts'
-import { beside, lockable, locking } from './support/beside.ts'
 import { startCore, type TestCore } from './support/core.ts'
-import {
-  type CutOff,
-  calledTool,
-  cutOff,
-  inconsistencies,
-  promoted,
-  prompt,
-  quiet,
-  startTool,
-} from './support/cut-off.ts'
+import { calledTool, cutOff, inconsistencies, promoted, prompt, quiet, startTool } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { statementsDuring } from './support/statements.ts'
 
@@ -37,8 +27,6 @@ afterAll(async () => {
 })
 
 const claimOf = (sessionId: string) => core.db.claim.findUnique({ where: { sessionId } })
-
-const bySession = (a: CutOff, b: CutOff) => (a.sessionId < b.sessionId ? -1 : 1)
 
 const acquire = (sessionId: string, owner: string, leaseMs = 30_000) => {
   const executionId = newExecutionId()
@@ -134,31 +122,6 @@ it('CLAIM-05, CLAIM-06, CLAIM-21: a renewal of 500 claims is one statement; expi
   } finally {
     await stop()
     await alone.drop()
-  }
-})
-
-it('CLAIM-05: a renewal locks the claims in the order of their sessions, whatever order they are named in', async () => {
-  const made = await Promise.all([1, 2, 3].map(() => cutOff(core, { owner: 'own_.ordered', leaseMs: 30_000 })))
-  const [a, b, c] = made.toSorted(bySession) as [CutOff, CutOff, CutOff]
-  // The table and each index that finds them have them the other way round, so that none of these orders passes for the sessions'.
-  const ids = made.map(({ executionId }) => executionId).toSorted()
-  const where = { sessionId: { in: made.map(({ sessionId }) => sessionId) } }
-  const rows = await core.db.claim.findMany({ where, orderBy: { sessionId: 'desc' } })
-  await core.db.claim.deleteMany({ where })
-  for (const [n, row] of rows.entries()) await core.db.claim.create({ data: { ...row, executionId: ids[n]! } })
-  const outside = await beside(database.url)
-  try {
-    await outside.query('BEGIN')
-    expect(await outside.query(locking.claim, [b.sessionId])).toHaveLength(1)
-    const called = renewClaims(core.db, 'own_.ordered', ids, 60_000)
-    await outside.blocked()
-    // It waits at b: what comes before is locked, what comes after is not.
-    const others = await Promise.all([a, c].map(({ sessionId }) => lockable(database.url, 'claim', sessionId)))
-    expect(others).toEqual([false, true])
-    await outside.query('COMMIT')
-    expect(await called).toHaveLength(3)
-  } finally {
-    await outside.close()
   }
 })
 

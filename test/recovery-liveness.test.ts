@@ -55,7 +55,14 @@ async function open(over: Partial<Parameters<typeof startCore>[0]> = {}) {
 }
 
 async function live(owner: string, graceMs: number, now?: () => number) {
-  const liveness = createLiveness({ url: database.url, owner, graceMs, log: createLog('silent'), ...(now && { now }) })
+  const liveness = createLiveness({
+    url: database.url,
+    owner,
+    graceMs,
+    returnsWithinMs: graceMs,
+    log: createLog('silent'),
+    ...(now && { now }),
+  })
   alive.push(liveness)
   return liveness
 }
@@ -142,7 +149,7 @@ async function freeAllLocks(): Promise<number> {
   await client.connect()
   const { rowCount } = await client.query(
     `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE datname = current_database() AND application_name = 'holdfast liveness'`,
+      WHERE datname = current_database() AND application_name LIKE 'holdfast liveness %'`,
   )
   await client.end()
   return rowCount ?? 0

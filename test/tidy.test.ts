@@ -169,7 +169,9 @@ describe('LOG-09', () => {
     for (const file of sources) {
       const text = code(file)
       const sql = [
-        ...text.matchAll(/\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|MERGE\s+INTO)\s+"?([A-Za-z_]\w*)"?/g),
+        ...text.matchAll(
+          /\b(?:INSERT\s+INTO|(?<!FOR NO KEY )UPDATE|DELETE\s+FROM|TRUNCATE|MERGE\s+INTO)\s+"?([A-Za-z_]\w*)"?/g,
+        ),
       ]
       const prisma = [
         ...text.matchAll(

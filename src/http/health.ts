@@ -1,13 +1,26 @@
 import type { Db } from '../db.ts'
 import { migrationsDir, readMigrations } from '../migrate.ts'
+import type { Core } from '../runner/core.ts'
 
 const answerMsMax = 3000
+/** The lock's proof is renewed some times a second: one that is late by a moment is waited for. */
+const livenessMsMax = 1000
 
 /**
  * Why this process cannot serve at the moment, in words that name no secret; null if it can. Asks the database, which has to answer
- * within three seconds and to know the migrations that came with this version.
+ * within three seconds and to know the migrations that came with this version. Without its liveness lock a process runs nothing.
  */
-export async function whyNotReady(db: Db, stopping: AbortSignal): Promise<string | null> {
+export async function whyNotReady({
+  db,
+  stopping,
+  leases,
+}: Pick<Core, 'db' | 'stopping' | 'leases'>): Promise<string | null> {
+  const reason = await whyNotServed(db, stopping)
+  if (reason !== null || (await leases.whenAlive(AbortSignal.timeout(livenessMsMax)))) return reason
+  return 'the liveness lock is not held: prompts are admitted and nothing is run until it is'
+}
+
+async function whyNotServed(db: Db, stopping: AbortSignal): Promise<string | null> {
   if (stopping.aborted) return 'the server is stopping'
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<null>((resolve) => {

@@ -143,7 +143,7 @@ async function answer(
     case '/healthz':
       return plain(response, 200, 'ok')
     case '/readyz': {
-      const reason = await whyNotReady(core.db, core.stopping)
+      const reason = await whyNotReady(core)
       return plain(response, reason === null ? 200 : 503, reason ?? 'ready')
     }
     case '/metrics': {

@@ -1,12 +1,15 @@
 // Liveness: each process holds an advisory lock, named by its owner id, for as long as one connection of its own lives (design
 // section 9). A killed process frees it at once, so its claims need not wait for their leases. A free lock alone proves nothing, as a
-// restarted database frees all of them: it counts once this process has seen it free for the grace, over one unbroken connection.
+// restarted database frees all of them: it counts once this process has seen it free for the grace, over one unbroken connection. After the
+// database was away (it has started anew, or this process lost its own way to it) an owner that is not known to have come back since has
+// longer: one process finds the way back seconds before the other.
 //
 //   closed ──connect──► connected ──own lock granted──► held ──ping unanswered for 3/4 grace──► held, not proven
 //     ▲                     │                            │ ▲──────────── answered ────────────────┘
 //     └──── connection lost, all that was seen is forgotten ◄┘
 
 import { Client, type QueryResultRow } from 'pg'
+import { boundWire } from '../bounded-session.ts'
 import { boundedSockets, keepAliveInitialDelayMillis } from '../bounded-socket.ts'
 import { sqlStateOf } from '../db.ts'
 import { asError } from '../errors.ts'
@@ -39,12 +42,34 @@ export interface LivenessOptions {
   log: Log
   /** How long the connection may be silent before it is given up. Slow is not dead: the server still holds the lock for it. */
   silentMs?: number
+  /** How long an owner may take to come back after the database was away. */
+  returnsWithinMs?: number
   /** Monotonic ms. */
   now?: () => number
 }
 
 const silentMsDefault = 10_000
 const reconnectMsMax = 2_000
+const lockWaitMs = 5_000
+/** To notice that the wire is silent, to give a connection up that cannot be made, and to make another. */
+const returnsWithinMsDefault = 30_000
+
+/** Names the owner, whose id no other process has: by this name a process finds its own sessions, and no others. */
+const nameOf = (owner: string) => `holdfast liveness ${owner}`
+
+/**
+ * Ends the sessions of earlier connections of this very process that hold its lock, or stand before this one in its queue: if their wire
+ * went silent, the server has not heard that they are gone. A process that takes this owner over has another name, and is waited for.
+ */
+async function endGhosts(live: Client, owner: string): Promise<number> {
+  const { rows } = await live.query(
+    `SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+      WHERE a.application_name = $1 AND a.usename = current_user AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+        AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory')`,
+    [nameOf(owner)],
+  )
+  return rows.length
+}
 
 export function createLiveness({
   url,
@@ -52,6 +77,7 @@ export function createLiveness({
   graceMs,
   log,
   silentMs = silentMsDefault,
+  returnsWithinMs = returnsWithinMsDefault,
   now = () => performance.now(),
 }: LivenessOptions): Liveness {
   let client: Client | null = null
@@ -61,6 +87,10 @@ export function createLiveness({
   let closed = false
   let timer: NodeJS.Timeout | undefined
   const freeSince = new Map<string, number>()
+  /** Since when, by the database's clock, it has not been away; and from when on, by ours, everybody has had the time to come back. */
+  let thereSince = new Date(0)
+  let allBackAt = Number.POSITIVE_INFINITY
+  let wasHeld = false
   const waiting = new Set<(held: boolean) => void>()
   const pingMs = Math.max(10, graceMs / 4)
 
@@ -115,6 +145,19 @@ export function createLiveness({
     timer.unref()
   }
 
+  /** A way that was lost tells nothing of what others have lost: the same as if the database had started just now. */
+  async function lookSinceWhen(live: Client) {
+    const askedAt = now()
+    const { rows } = await live.query<{ since: Date; ms: number }>(
+      `SELECT since, extract(epoch FROM clock_timestamp() - since)::float8 * 1000 AS ms
+         FROM (SELECT CASE WHEN $1 THEN clock_timestamp() ELSE pg_postmaster_start_time() END AS since) s`,
+      [wasHeld],
+    )
+    const [{ since, ms }] = rows as [{ since: Date; ms: number }]
+    thereSince = since
+    allBackAt = askedAt + returnsWithinMs - ms
+  }
+
   async function open() {
     if (closed) return
     const next = new Client({
@@ -124,7 +167,7 @@ export function createLiveness({
       connectionTimeoutMillis: silentMs,
       // Bounds whatever is asked, also before the first ping. Between two pings it is silent with reason.
       stream: boundedSockets(silentMs + pingMs),
-      application_name: 'holdfast liveness',
+      application_name: nameOf(owner),
     })
     client = next
     asked = Promise.resolve()
@@ -132,10 +175,15 @@ export function createLiveness({
     next.on('end', () => lose(next, new Error('the liveness connection ended')))
     try {
       await next.connect()
+      await boundWire(next)
+      await lookSinceWhen(next)
       // Another process may hold it while it takes this owner's claims over. The server cuts the wait up, so that it says something now
       // and then: a wire that stays silent for longer than that is dead.
-      await next.query(`SET lock_timeout = '5s'`)
+      await next.query(`SET lock_timeout = '${Math.min(lockWaitMs, silentMs / 2)}ms'`)
       for (;;) {
+        const ghosts = await endGhosts(next, owner)
+        if (ghosts > 0)
+          log.warn({ ghosts }, 'earlier liveness connections of this process were ended: they had gone silent')
         const sentAt = now()
         const granted = await next.query('SELECT pg_advisory_lock(hashtextextended($1, 0))', [owner]).then(
           () => true,
@@ -147,6 +195,7 @@ export function createLiveness({
         if (client !== next) return
         if (!granted) continue
         isGranted = true
+        wasHeld = true
         failures = 0
         prove(sentAt)
         // A grant that came after a wait is proven by the first answer.
@@ -158,20 +207,24 @@ export function createLiveness({
     }
   }
 
-  /** Every other owner of a claim that is not set aside, and whether any session of this database holds its lock. Only looks: taking it would disturb. */
-  async function locksOfOthers(live: Client): Promise<{ owner: string; held: boolean }[]> {
-    return ask<{ owner: string; held: boolean }>(
+  /**
+   * Every other owner of a claim that is not set aside, and whether any session of this database holds its lock. Only looks: taking it would
+   * disturb. `isBack`: it has taken a claim since the database was away, and nobody does that without the lock.
+   */
+  async function locksOfOthers(live: Client): Promise<{ owner: string; held: boolean; isBack: boolean }[]> {
+    return ask<{ owner: string; held: boolean; isBack: boolean }>(
       live,
-      `SELECT d.owner, EXISTS (
+      `SELECT d.owner, d."isBack", EXISTS (
                 SELECT 1 FROM pg_locks l
                  WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
                    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                    AND l.classid::bigint = (d.k >> 32) & 4294967295 AND l.objid::bigint = d.k & 4294967295) AS held
-         FROM (SELECT DISTINCT c.owner, hashtextextended(c.owner, 0) AS k FROM "Claim" c
+         FROM (SELECT c.owner, hashtextextended(c.owner, 0) AS k, bool_or(c."startedAt" > $2) AS "isBack" FROM "Claim" c
                 WHERE c.owner <> $1 AND NOT EXISTS (
                   SELECT 1 FROM "Quarantine" q
-                   WHERE q."sessionId" = c."sessionId" AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION')) d`,
-      [owner],
+                   WHERE q."sessionId" = c."sessionId" AND q."resolvedAt" IS NULL AND q.kind = 'EXECUTION')
+                GROUP BY c.owner) d`,
+      [owner, thereSince],
     )
   }
 
@@ -181,14 +234,15 @@ export function createLiveness({
     const sentAt = now()
     const locks = await locksOfOthers(live)
     if (client !== live) return { dead: [], lookAgainInMs: null }
-    const free = new Set(locks.filter(({ held }) => !held).map((lock) => lock.owner))
+    const free = new Map(locks.filter(({ held }) => !held).map((lock) => [lock.owner, lock]))
     for (const known of [...freeSince.keys()]) if (!free.has(known)) freeSince.delete(known)
     const seenAt = now()
-    for (const other of free) if (!freeSince.has(other)) freeSince.set(other, seenAt)
+    for (const other of free.keys()) if (!freeSince.has(other)) freeSince.set(other, seenAt)
     const dead: string[] = []
     let left: number | null = null
     for (const [other, since] of freeSince) {
-      const missing = graceMs - (sentAt - since)
+      const away = free.get(other)?.isBack ? 0 : allBackAt - sentAt
+      const missing = Math.max(graceMs - (sentAt - since), away)
       if (missing <= 0) dead.push(other)
       else left = Math.min(left ?? missing, missing)
     }

@@ -38,6 +38,9 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
   const { config, log, url, owner, alive, models, tools, clock, stopping } = options
   const metrics = options.metrics ?? createMetrics()
   const db = options.db ?? connect(url, config.dbPool)
+  // Renewals have connections of their own, which they keep: whatever takes all others, or all that the server has, takes no lease. Two, as
+  // the next renewal must not wait for one whose wire is silent.
+  const renewals = options.db ?? connect(url, 2, undefined, 4 * config.renewMs)
   const warn = (error: Error, what: string) => log.warn({ err: error }, what)
   const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
   const live = createLiveText({
@@ -52,7 +55,15 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
       }
     },
   })
-  const leases = createLeases({ db, owner, leaseMs: config.leaseMs, renewMs: config.renewMs, log, metrics, alive })
+  const leases = createLeases({
+    db: renewals,
+    owner,
+    leaseMs: config.leaseMs,
+    renewMs: config.renewMs,
+    log,
+    metrics,
+    alive,
+  })
   function lookAtHold(sessionId: string, executionId?: string) {
     const hold = leases.heldBy(sessionId)
     if (hold === undefined || (executionId !== undefined && hold.executionId !== executionId)) return
@@ -104,6 +115,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
       await eventLog.idle()
       await doorbell.close()
       await db.$disconnect()
+      await renewals.$disconnect()
     },
   }
 }

@@ -1,8 +1,8 @@
-// The leases of this process: one statement renews all claims (design section 9). A claim that is not in the answer is lost, one in
-// phase CANCELLING has been interrupted elsewhere. A process that cannot renew stops its own work before the database would say so,
-// by its own monotonic count since the last renewal was sent (CLAIM-14).
+// The leases of this process: one statement renews all claims (design section 9). A claim that is gone is lost, one in phase CANCELLING has
+// been interrupted elsewhere. One that somebody has locked is passed over: it is neither lost nor proven. A process that cannot renew stops
+// its own work before the database would say so, by its own monotonic count since the last renewal was sent (CLAIM-14).
 
-import { readClaim, renewClaims } from '../claim.ts'
+import { type Renewed, readClaim, renewClaims } from '../claim.ts'
 import { type Db, retrying } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -64,7 +64,9 @@ export function createLeases({
 }: LeaseOptions): Leases {
   const monotonic = now ?? (() => performance.now())
   const holds = new Map<string, { hold: Hold; provenAt: number }>()
-  let renewing = false
+  let renewing: Promise<void> | null = null
+  let soon: NodeJS.Timeout | undefined
+  let closed = false
 
   const isHeld = (hold: Hold) => holds.get(hold.sessionId)?.hold === hold
 
@@ -96,33 +98,62 @@ export function createLeases({
     for (const { hold } of [...holds.values()]) isFresh(hold)
   }
 
-  async function renewNow() {
-    if (renewing || holds.size === 0) return
-    renewing = true
+  /** What is asked while a renewal is under way shares it. */
+  function renewNow(): Promise<void> {
+    renewing ??= renewAll().finally(() => {
+      renewing = null
+    })
+    return renewing
+  }
+
+  async function renewAll() {
+    clearTimeout(soon)
+    if (holds.size === 0) return
     const sentAt = monotonic()
     const asked = [...holds.values()].map(({ hold }) => hold)
+    let renewed: Map<string, Renewed>
     try {
       const ids = asked.map(({ executionId }) => executionId)
       const answer = await within(
         patienceMs,
         retrying(() => renewClaims(db, owner, ids, leaseMs)),
       )
-      const renewed = new Map(answer.map((claim) => [claim.executionId, claim]))
-      for (const hold of asked) {
-        if (!isHeld(hold) || hold.closing) continue
-        const claim = renewed.get(hold.executionId)
-        if (claim === undefined) {
-          // Its own last append may have removed the row while this statement ran.
-          await examine(hold)
-          continue
-        }
-        holds.get(hold.sessionId)!.provenAt = sentAt
-        if (claim.phase === 'CANCELLING') hold.end('cancelled')
-      }
+      renewed = new Map(answer.map((claim) => [claim.executionId, claim]))
     } catch (thrown) {
       log.warn({ err: asError(thrown) }, 'lease renewal failed')
-    } finally {
-      renewing = false
+      return renewSoon()
+    }
+    const unanswered: Hold[] = []
+    for (const hold of asked) {
+      if (!isHeld(hold) || hold.closing) continue
+      const claim = renewed.get(hold.executionId)
+      if (claim === undefined) {
+        unanswered.push(hold)
+        continue
+      }
+      holds.get(hold.sessionId)!.provenAt = sentAt
+      if (claim.phase === 'CANCELLING') hold.end('cancelled')
+    }
+    if (unanswered.length === 0) return
+    // Passed over, as somebody has the row locked, or gone; its own last append may have removed it while this statement ran. Each is looked
+    // at by itself, when all others are proven.
+    await Promise.all(unanswered.map((hold) => lookAt(hold)))
+    if (unanswered.some((hold) => isHeld(hold) && hold.ended !== 'lost' && !hold.closing)) renewSoon()
+  }
+
+  /** What was not renewed now is asked again long before its lease ends, and not only at the next turn. */
+  function renewSoon() {
+    if (closed) return
+    clearTimeout(soon)
+    soon = setTimeout(() => void renewNow(), Math.min(1000, renewMs / 10))
+    soon.unref()
+  }
+
+  async function lookAt(hold: Hold) {
+    try {
+      await within(patienceMs, examine(hold))
+    } catch (thrown) {
+      log.warn({ err: asError(thrown), sessionId: hold.sessionId }, 'a claim that was not renewed could not be read')
     }
   }
 
@@ -158,6 +189,8 @@ export function createLeases({
     examine,
     renewNow,
     close() {
+      closed = true
+      clearTimeout(soon)
       clearInterval(renewal)
       clearInterval(watch)
     },

@@ -252,27 +252,6 @@ const chunksAndLeases: Guard[] = [
     'input behind the call of its tool',
     chunks,
   ),
-  guard(
-    'renew-owner',
-    'AND c.owner = p_owner AND c."expiresAt" > v_now',
-    'AND HIT(true) AND c."expiresAt" > v_now',
-    'the claim of another owner',
-    [['claim.test.ts', 'CLAIM-05']],
-  ),
-  guard(
-    'renew-expired',
-    'c.owner = p_owner AND c."expiresAt" > v_now',
-    'c.owner = p_owner AND HIT(true)',
-    'a lease that has run out from coming back',
-    [['claim.test.ts', 'CLAIM-05']],
-  ),
-  guard(
-    'renew-order',
-    'AND c.owner = p_owner ORDER BY c."sessionId" FOR NO KEY UPDATE;',
-    'AND c.owner = p_owner AND HIT(true) FOR NO KEY UPDATE;',
-    'a renewal and an append that lock the same claims from waiting for each other',
-    [['claim.test.ts', 'CLAIM-05: a renewal locks']],
-  ),
 ]
 
 const unique = (name: string, columns: string, marked: string, keeps: string, tests: Guard['tests']) =>

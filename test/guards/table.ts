@@ -4,6 +4,7 @@
 import type { Guard } from './mutant.ts'
 import { bytesGuards } from './table-bytes.ts'
 import { edge } from './table-edge.ts'
+import { lockGuards } from './table-locks.ts'
 import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
 
@@ -70,9 +71,9 @@ const leases: Guard[] = [
     id: 'renewal-cancelling',
     file: 'src/runner/leases.ts',
     find: `holds.get(hold.sessionId)!.provenAt = sentAt
-        if (claim.phase === 'CANCELLING') hold.end('cancelled')`,
+      if (claim.phase === 'CANCELLING') hold.end('cancelled')`,
     replace: `holds.get(hold.sessionId)!.provenAt = sentAt
-        HIT(claim)`,
+      HIT(claim)`,
     keeps: 'an owner that no bell reached from working past an interrupt beyond its next renewal',
     tests: [['interrupt-nodes.test.ts', 'INT-05: sees the interrupt at its next renewal']],
   },
@@ -616,7 +617,7 @@ const takeover: Guard[] = [
   {
     id: 'lost-reply-look-up',
     file: 'src/append-queue.ts',
-    find: 'if (found !== null) return finish(entry, found)',
+    find: 'if (found !== null) return found',
     replace: 'HIT(found)',
     keeps: 'an append whose reply was lost from being applied twice',
     tests: [['log-lost-reply.test.ts', 'LOG-21: a group whose reply']],
@@ -640,4 +641,5 @@ export const guards: readonly Guard[] = [
   ...proofGuards,
   ...bytesGuards,
   ...edge,
+  ...lockGuards,
 ]

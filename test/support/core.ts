@@ -22,6 +22,8 @@ export interface CoreOptions {
   clock?: Clock
   /** By which other processes' locks count as free for so long, in monotonic ms; that of the process if it is not given. */
   livenessNow?: () => number
+  /** How long others may take to come back after the database was away; the liveness grace if it is not given. */
+  returnsWithinMs?: number
   /** Scans run from the start on, as in a server; else only when the test asks for one. */
   recovers?: boolean
   /** Lines of the log, parsed; else it is silent. */
@@ -57,6 +59,7 @@ export async function startCore({
   config: over,
   clock,
   livenessNow,
+  returnsWithinMs,
   recovers,
   log: said,
 }: CoreOptions): Promise<TestCore> {
@@ -74,6 +77,7 @@ export async function startCore({
     url: link.url,
     owner,
     graceMs: config.livenessGraceMs,
+    returnsWithinMs: returnsWithinMs ?? config.livenessGraceMs,
     log,
     ...(livenessNow && { now: livenessNow }),
   })
