@@ -1,6 +1,8 @@
 // The errors of the ground: few classes, each with what a caller can decide on. Expected outcomes (conflict, fenced, stale) are values,
 // not errors; see event-log.ts. What is not listed here is a surprise and gets masked at the edge.
 
+export { asError } from './thrown.ts'
+
 /** The log holds an event type that this version does not know (a newer one wrote it). The session cannot be folded by this version. */
 export class UnknownEventError extends Error {
   override name = 'UnknownEventError'
@@ -38,9 +40,4 @@ export class UnavailableError extends Error {
   constructor(what: string, options?: ErrorOptions) {
     super(`${what}: the database is not available at the moment, try again`, options)
   }
-}
-
-/** Any thrown value as an Error: the one place where unknown throws are coerced. */
-export function asError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown))
 }

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type DestinationStream, type LevelWithSilent, type Logger, pino, stdTimeFunctions } from 'pino'
+import { asError, fieldOf, isError } from './thrown.ts'
 
 export type Log = Logger
 
@@ -41,10 +42,10 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
       // Without a message of its own a line takes over the error's, past the serializer.
       logMethod(this: Logger, args: Parameters<Logger['info']>, method: (...args: Parameters<Logger['info']>) => void) {
         const [first, message] = args as unknown[]
-        const error = first instanceof Error ? first : (first as { err?: unknown } | null)?.err
-        if (error instanceof Error && message === undefined) {
-          const fields = first instanceof Error ? { err: first } : first
-          return method.apply(this, [fields, safeMessage(error)] as unknown as Parameters<Logger['info']>)
+        const error = isError(first) ? first : fieldOf(first, 'err')
+        if (isError(error) && message === undefined) {
+          const fields = isError(first) ? { err: first } : first
+          return method.apply(this, [fields, safeMessage(asError(error))] as unknown as Parameters<Logger['info']>)
         }
         return method.apply(this, args)
       },
@@ -63,17 +64,23 @@ export function createLog(level: LevelWithSilent, destination?: DestinationStrea
 
 /** What a log may tell of an error: kind, code, status, message, frames and causes; no request, response or query. */
 export function describeError(error: Error, depth = 0): Record<string, unknown> {
-  const { code, status, statusCode, cause } = error as Error & Record<'code' | 'status' | 'statusCode', unknown>
-  const errors = error instanceof AggregateError ? error.errors.slice(0, 5) : undefined
-  const inner = (thrown: unknown) => (thrown instanceof Error ? describeError(thrown, depth + 1) : typeof thrown)
+  const readable = asError(error)
+  // Each is read once: what foreign code throws may answer otherwise the second time.
+  const code = fieldOf(error, 'code')
+  const status = fieldOf(error, 'statusCode') ?? fieldOf(error, 'status')
+  const cause = fieldOf(error, 'cause')
+  const errors = fieldOf(error, 'errors')
+  const inner = (thrown: unknown) => (isError(thrown) ? describeError(thrown, depth + 1) : typeof thrown)
   return {
-    type: error.name,
-    message: safeMessage(error),
+    type: readable.name,
+    message: safeMessage(readable),
     ...(isPlain(code) && { code }),
-    ...(isPlain(statusCode ?? status) && { status: statusCode ?? status }),
-    stack: frames(error),
+    ...(isPlain(status) && { status }),
+    stack: frames(readable),
     ...(cause !== undefined && depth < 3 && { cause: inner(cause) }),
-    ...(errors && depth < 3 && { errors: errors.map(inner) }),
+    ...(Array.isArray(errors) &&
+      error instanceof AggregateError &&
+      depth < 3 && { errors: errors.slice(0, 5).map(inner) }),
   }
 }
 
@@ -81,26 +88,36 @@ export function describeError(error: Error, depth = 0): Record<string, unknown> 
 const QUOTING =
   /^(PrismaClient\w+|ZodError|AI_(TypeValidation|JSONParse|InvalidPrompt|InvalidToolInput|NoObjectGenerated)\w*)$/
 
-function safeMessage(error: Error): string {
-  const message = String(error.message)
-  if (!QUOTING.test(error.name)) return scrub(message.slice(0, 1000))
+function safeMessage({ name, message }: Error): string {
+  if (!QUOTING.test(name)) return scrub(message.slice(0, 1000))
   // Prisma's reason is its last line, the query stands above it.
-  const reason = error.name.startsWith('PrismaClient') ? message.trim().split('\n').at(-1)! : ''
+  const reason = name.startsWith('PrismaClient') ? message.trim().split('\n').at(-1)! : ''
   return `${reason.slice(0, 300)} (the rest of the message is left out: it may quote data)`.trim()
 }
 
 /** The stack without its head, which repeats the message. */
 function frames(error: Error): string | undefined {
-  return error.stack
-    ?.split('\n')
+  const stack = fieldOf(error, 'stack')
+  if (typeof stack !== 'string') return undefined
+  return stack
+    .split('\n')
     .filter((line) => /^\s+at /.test(line))
     .slice(0, 30)
     .join('\n')
 }
 
-/** A copy without secrets. Bounded in depth and in size, as somebody may log a socket with all that hangs on it. */
+/** A copy without secrets. Bounded in depth and in size, as somebody may log a socket with all that hangs on it. Never throws. */
 function redact(value: unknown, depth = 0, left = { values: VALUES }): unknown {
-  if (value instanceof Error) return describeError(value)
+  try {
+    return redacted(value, depth, left)
+  } catch {
+    // A getter or a proxy of foreign code: a line less is better than a failure of whoever wanted to tell of one.
+    return '[unreadable]'
+  }
+}
+
+function redacted(value: unknown, depth: number, left: { values: number }): unknown {
+  if (isError(value)) return describeError(value)
   if (typeof value !== 'object' || value === null || value instanceof Date) return value
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
   if (depth === DEPTH) return '[deeper]'

@@ -18,7 +18,7 @@ try {
   for (const output of [process.stdout, process.stderr]) output.on('error', () => {})
   // Standard output is for the one line that people and scripts read.
   const log = createLog(config.logLevel, process.stderr)
-  process.on('uncaughtException', (error) => log.error({ err: error }, 'uncaught error'))
+  process.on('uncaughtException', (error) => log.error({ err: asError(error) }, 'uncaught error'))
   process.on('unhandledRejection', (reason) => log.error({ err: asError(reason) }, 'unhandled rejection'))
 
   let stopAsked = false

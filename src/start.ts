@@ -4,6 +4,7 @@ import { serveHttp } from './http/serve.ts'
 import { newOwnerId } from './ids.ts'
 import type { Log } from './log.ts'
 import { migrate } from './migrate.ts'
+import { settleFailedDrain } from './recovery/failed-drain.ts'
 import { handOver } from './recovery/hand-over.ts'
 import { createLiveness } from './recovery/liveness.ts'
 import { createRecovery } from './recovery/resolver.ts'
@@ -78,6 +79,7 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
       models: models ?? createModelRegistry({ ...config, defaultModel: config.model }, clock),
       tools: liveTools(ownTools, mcp),
       clock,
+      settleFailedDrain,
       stopping: stopping.signal,
     })
     undo.push(close)

@@ -171,6 +171,7 @@ it('OPS-14: a program that dies in a call fails that call by name; other tools w
     clock: realClock,
     progress: () => process.kill(pid, 'SIGKILL'),
     unshown: () => {},
+    late: () => {},
   })
   const message = 'MCP server "frail": the connection to it was closed; whether the call had its effect is not known'
   expect(await ran).toMatchObject({ kind: 'failed', error: { code: 'TOOL_ERROR', message } })

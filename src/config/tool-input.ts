@@ -3,6 +3,7 @@ import { Ajv, type ErrorObject, type Options } from 'ajv'
 import { Ajv2019 } from 'ajv/dist/2019.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { z } from 'zod'
+import { wordsOf } from '../thrown.ts'
 
 export type Validate = (input: unknown) => { ok: true; value: unknown } | { ok: false; field: string; message: string }
 
@@ -25,14 +26,10 @@ export function zodInput(schema: z.ZodType): ToolInput {
         const parsed = z.safeParse(schema, input)
         if (parsed.success) return { ok: true, value: parsed.data }
         const { path, message } = parsed.error.issues[0]!
-        return { ok: false, field: fieldName(path.map(String)), message }
-      } catch (error) {
+        return { ok: false, field: fieldName(path.map(String)), message: `${message}` }
+      } catch (thrown) {
         // A rule of the user's own that throws, or is asynchronous: the call is refused, the step goes on.
-        return {
-          ok: false,
-          field: 'input',
-          message: `cannot be checked: ${error instanceof Error ? error.message : error}`,
-        }
+        return { ok: false, field: 'input', message: `cannot be checked: ${wordsOf(thrown)}` }
       }
     },
   }

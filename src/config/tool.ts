@@ -1,5 +1,7 @@
+import { types } from 'node:util'
 import type { JSONSchema7, JSONValue } from '@ai-sdk/provider'
 import { z } from 'zod'
+import { wordsOf } from '../thrown.ts'
 import { definitionHash } from './definition-hash.ts'
 import { jsonSchemaInput, type Validate, zodInput } from './tool-input.ts'
 
@@ -70,7 +72,7 @@ const LONGEST_EXPIRY_MS = 315_576_000_000 // ten years
 export const expiryMs = z.int().min(1).max(LONGEST_EXPIRY_MS)
 
 const isDecider = (value: unknown) =>
-  typeof value === 'boolean' || (typeof value === 'function' && value.constructor.name !== 'AsyncFunction')
+  typeof value === 'boolean' || (typeof value === 'function' && !types.isAsyncFunction(value))
 
 const shape = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, "_" or "-"'),
@@ -111,14 +113,18 @@ export function prepareTool(tool: unknown): { tool: Tool } | { issues: z.core.$Z
       }),
     }
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    return { issues: [{ code: 'custom', path: ['inputSchema'], message, input: undefined }] }
+    return { issues: [{ code: 'custom', path: ['inputSchema'], message: wordsOf(error), input: undefined }] }
   }
 }
 
 /** Anything but a plain `false` asks a person. What the function throws is the caller's to log, and asks too. */
 function cautious(tool: ToolDefinition): (input: unknown) => boolean {
-  return (input) => (tool.needsApproval as (input: unknown) => boolean)(input) !== false
+  return (input) => {
+    const said: unknown = (tool.needsApproval as (input: unknown) => unknown)(input)
+    // What it would come to is not waited for, and its failure is nobody's surprise.
+    if (said instanceof Promise) said.catch(() => {})
+    return said !== false
+  }
 }
 
 function isZod(schema: ToolDefinition['inputSchema']): schema is z.ZodType {

@@ -84,6 +84,7 @@ export const variables = {
   maxDrains: variable('HOLDFAST_MAX_DRAINS', 64, whole(1, 10_000)),
   stepLimit: variable('HOLDFAST_STEP_LIMIT', 50, whole(1, 100_000)),
   idleMs: milliseconds('HOLDFAST_IDLE_MS', 120_000),
+  requestMs: milliseconds('HOLDFAST_REQUEST_MS', 3_600_000),
   toolTimeoutMs: milliseconds('HOLDFAST_TOOL_TIMEOUT_MS', 600_000),
   interruptGraceMs: milliseconds('HOLDFAST_INTERRUPT_GRACE_MS', 5_000),
   shutdownGraceMs: milliseconds('HOLDFAST_SHUTDOWN_GRACE_MS', 10_000),

@@ -17,11 +17,16 @@ import { type Decision, outcomeUnknown, parkReason, resolve } from './resolution
  * - `expired`: its lease has run out by the database's clock
  * - `dead`: its owner's liveness lock is held by this process; `isStill` says whether it still is
  * - `handover`: it is this process's own and live; `texts` is what its streams had received
+ * - `failed`: the same of a drain that failed, with nothing of it under way any more
  */
 export type Right =
   | { kind: 'expired' }
   | { kind: 'dead'; isStill: () => boolean }
-  | { kind: 'handover'; texts: readonly { messageId: string; index: number; text: string }[] }
+  | { kind: 'handover' | 'failed'; texts: readonly { messageId: string; index: number; text: string }[] }
+
+/** Is it this process's own claim, and alive? */
+const isOwn = (right: Right): right is Extract<Right, { texts: unknown }> =>
+  right.kind === 'handover' || right.kind === 'failed'
 
 /** `gone`: there was nothing to take, or not by this right (any more). */
 export type Taken = 'recovered' | 'parked' | 'cleared' | 'removed' | 'quarantined' | 'gone'
@@ -61,7 +66,7 @@ function eventsOf(
   const { executionId } = evidence.claim
   const { step } = decision
   const end = step === null ? null : { ...step, failed: step.error }
-  const live = right.kind === 'handover' ? right.texts : []
+  const live = isOwn(right) ? right.texts : []
   if (decision.kind === 'Clear') {
     const open = decision.only === undefined ? evidence.open : openOf(evidence.open, decision.only)
     const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
@@ -86,9 +91,9 @@ function eventsOf(
 /** The fence of a takeover: the very row that was decided on, by this right. */
 function fenceOf({ claim }: Evidence, right: Right): Fence {
   const { executionId, owner, phase } = claim
-  const fence: Fence = { executionId, owner, phases: [phase as ExecutionPhase], live: right.kind === 'handover' }
-  // The leaving owner goes on renewing until the claim is gone.
-  if (right.kind !== 'handover') fence.expiresAt = claim.expiresAt
+  const fence: Fence = { executionId, owner, phases: [phase as ExecutionPhase], live: isOwn(right) }
+  // The leaving owner goes on renewing until the claim is gone, and a renewal of a failed one's may still be under way.
+  if (!isOwn(right)) fence.expiresAt = claim.expiresAt
   if (right.kind === 'expired') fence.expired = true
   return fence
 }

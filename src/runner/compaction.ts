@@ -107,8 +107,8 @@ async function summarise(
   let text = ''
   let usage = noUsage
   const { signal } = hold
-  const { idleMs } = core.config
-  const stream = attempt({ model, prompt, tools: [], toolChoice: 'none', signal, idleMs, clock: core.clock })
+  const { idleMs, requestMs } = core.config
+  const stream = attempt({ model, prompt, tools: [], toolChoice: 'none', signal, idleMs, requestMs, clock: core.clock })
   for await (const from of tracedRequest(hold, messageId, model.id, stream)) {
     if (from.type === 'text-delta') text += from.text
     if (from.type === 'finish') usage = from.usage

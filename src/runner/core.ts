@@ -9,6 +9,7 @@ import type { LiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Clock } from './clock.ts'
+import type { FailedDrain } from './hold.ts'
 import type { Leases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import type { Coordinator } from './wake.ts'
@@ -33,6 +34,8 @@ export interface Core {
   promotedBytesMax: number
   leases: Leases
   coordinator: Coordinator
+  /** Recovery's way to settle the claim of a drain that failed; says whether the session is to be looked at again. Throws what the database refuses. */
+  settleFailedDrain(failed: FailedDrain): Promise<boolean>
   /** Aborted when the server begins to stop: no new drains, streams end. */
   stopping: AbortSignal
 }

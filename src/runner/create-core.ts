@@ -10,6 +10,7 @@ import { createMetrics, type Metrics } from '../metrics.ts'
 import type { Clock } from './clock.ts'
 import type { Core } from './core.ts'
 import { drain } from './drain.ts'
+import type { FailedDrain } from './hold.ts'
 import { type Alive, createLeases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import { createCoordinator } from './wake.ts'
@@ -30,6 +31,8 @@ export interface CreateCoreOptions {
   models: ModelRegistry
   tools: ReadonlyMap<string, Tool>
   clock: Clock
+  /** Of the recovery, which the runner does not know. */
+  settleFailedDrain: (core: Core, failed: FailedDrain) => Promise<boolean>
   stopping: AbortSignal
 }
 
@@ -99,6 +102,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     promotedBytesMax: 32 * 1024 * 1024,
     leases,
     coordinator,
+    settleFailedDrain: (failed) => options.settleFailedDrain(core, failed),
     stopping,
   }
   // An interrupt that another process committed: its owner looks at once, its next fence or renewal is the latest (INT-04, INT-05).

@@ -13,6 +13,7 @@ import { cleanUp } from './cleanup.ts'
 import { compact } from './compaction.ts'
 import type { Core } from './core.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
+import { giveUp } from './give-up.ts'
 import { createHold, type Hold, HoldEnded, reading } from './hold.ts'
 import { readPromoted } from './prepare.ts'
 import { startDrainSpan } from './spans.ts'
@@ -67,11 +68,11 @@ export async function drain(core: Core, sessionId: string, armedBy: readonly Lin
     span.endAs(end)
     return { again: end === 'again' }
   } catch (thrown) {
-    // The claim is left as it stands and renewed no more: recovery takes it over (DRAIN-08).
-    hold.end('lost')
     span.failWith(thrown)
     core.log.error({ err: asError(thrown), sessionId, executionId: hold.executionId }, 'a drain failed')
-    return { again: false }
+    // A process that leaves hands it over with the others.
+    isLeaving = hold.ended === 'shutdown'
+    return { again: !isLeaving && (await giveUp(core, hold)) }
   } finally {
     span.end()
     await core.live.drop(sessionId)

@@ -10,8 +10,9 @@ import type { ExecutionPhase } from '../events.ts'
  * - `cancelled`: an interrupt moved the claim to CANCELLING; its owner does the cleanup
  * - `lost`: taken over or expired; nothing of this owner may happen any more
  * - `shutdown`: the process leaves and will hand the claim over
+ * - `failed`: its drain failed; recovery's path settles the claim
  */
-export type HoldEnd = 'cancelled' | 'lost' | 'shutdown'
+export type HoldEnd = 'cancelled' | 'lost' | 'shutdown' | 'failed'
 
 /** Thrown inside whatever runs under a hold when it ended. */
 export class HoldEnded extends Error {
@@ -36,6 +37,13 @@ export interface Hold {
   end(reason: HoldEnd): void
   /** The fence of this owner, for the phases that the caller expects. */
   fence(phases: readonly ExecutionPhase[]): Fence
+}
+
+/** What is left of a drain that failed, for whoever settles its claim. */
+export interface FailedDrain {
+  hold: Hold
+  /** What its streams had received and the log has not. */
+  texts: readonly { messageId: string; index: number; text: string }[]
 }
 
 export function createHold(sessionId: string, executionId: string, owner: string): Hold {

@@ -7,6 +7,7 @@
 
 import { type ClaimRow, readClaim } from '../claim.ts'
 import type { Tx } from '../db.ts'
+import { AppendRefusedError } from '../errors.ts'
 import { event, type NewEvent, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
 import { isOwed, readWork, type Work } from './eligible.ts'
@@ -189,7 +190,14 @@ export async function interruptSession(
       continue
     }
     if (await isLapsed(core, claim)) {
-      if (await takeOver(core, claim)) return answer(sessionId, true)
+      try {
+        if (await takeOver(core, claim)) return answer(sessionId, true)
+      } catch (thrown) {
+        // It is durable that this stops; what refuses the end of it is set aside, for a person.
+        if (stoppedExecution === null || !(thrown instanceof AppendRefusedError)) throw thrown
+        core.log.error({ err: thrown, sessionId, executionId: claim.executionId }, 'an interrupt could not be settled')
+        return pendingAnswer(sessionId, claim.executionId)
+      }
       continue
     }
     if (!(await requestCancel(core, claim, work))) continue

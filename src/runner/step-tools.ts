@@ -15,7 +15,7 @@ import { jsonLevelsMax, levelsOf, tooDeepRule } from './plain-json.ts'
 import { startToolSpan } from './spans.ts'
 import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
 import { boundOutput } from './tools/output.ts'
-import { runTool } from './tools/run-tool.ts'
+import { errorText, runTool, type ToolOutcome } from './tools/run-tool.ts'
 
 /**
  * A write of this step under its fence; rejects with HoldEnded when the claim is not ours any more. `dispatches`: an effect follows, so
@@ -68,7 +68,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
   const unkept: string[] = []
   let stepError: StepError | null = null
 
-  const failCall = (callId: string, error: StepError) => event('tool.failed', { messageId, callId, error })
+  const failCall = (callId: string, { code, message }: StepError) =>
+    event('tool.failed', { messageId, callId, error: { code, message: errorText(message) } })
 
   async function dispatch(callId: string, name: string, input: unknown): Promise<void> {
     // The append before this was fenced; what is left is the time since then, judged by our own count (CLAIM-15).
@@ -89,12 +90,18 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       progress: (progress: JsonValue) => core.live.progress(sessionId, { messageId, callId, progress }),
       unshown: (reason: string) =>
         core.log.debug({ sessionId, callId, tool: name, reason }, 'progress of a tool was not shown'),
+      late: (outcome: ToolOutcome) => {
+        const fields = { sessionId, executionId: hold.executionId, callId, tool: name, outcome: outcome.kind }
+        const err = outcome.kind === 'failed' ? outcome.thrown : undefined
+        core.log.warn({ ...fields, err }, 'a tool ended after its deadline: what it gave is dropped')
+      },
     }
-    const ran = span.within(() => runTool(run))
-    const task = ran.then(async (outcome) => {
-      span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
-      if (hold.signal.aborted) return
+    // Never rejects: a call that nobody sees fail would keep its step open for ever.
+    const task = (async () => {
       try {
+        const outcome = await span.within(() => runTool(run))
+        span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
+        if (hold.signal.aborted) return
         const { kind } = outcome
         if (kind === 'failed') {
           const fields = { sessionId, executionId: hold.executionId, callId, tool: name, code: outcome.error.code }
@@ -111,7 +118,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
         infraFailure ??= asError(thrown)
         unkept.push(callId)
       }
-    })
+    })()
     running.set(
       callId,
       task.finally(() => running.delete(callId)),
@@ -305,7 +312,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
         const { seq, asked, carried } = asks ? await carryOutDecided() : { seq: 0, asked: [], carried: 0 }
         if (running.size === 0 && carried === 0) return { seq, open: asked }
         if (rung || carried > 0) continue
-        const ended = Promise.all(running.values())
+        const ended = Promise.allSettled(running.values())
         await new Promise<void>((resolve) => {
           wake = resolve
           void ended.then(() => resolve())

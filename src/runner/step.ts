@@ -265,6 +265,7 @@ async function runAttempt(
       toolChoice: prepared.isLastStep ? 'none' : 'auto',
       signal: hold.signal,
       idleMs: core.config.idleMs,
+      requestMs: core.config.requestMs,
       clock: core.clock,
     })
     for await (const from of tracedRequest(hold, messageId, prepared.model.id, stream)) {
@@ -328,9 +329,16 @@ async function runAttempt(
       messageId,
     )
   } catch (thrown) {
-    if (!(thrown instanceof HoldEnded)) throw thrown
+    if (!(thrown instanceof HoldEnded)) return joined(hold, tools, thrown)
     return { kind: 'stopped', ignoring: await tools.stop() }
   }
+}
+
+/** Fails with what nobody expected, once the tools of the step have been told and waited for: then its claim can be settled (give-up.ts). */
+async function joined(hold: Hold, tools: StepTools, thrown: unknown): Promise<never> {
+  hold.end('failed')
+  await tools.stop()
+  throw thrown
 }
 
 /**
@@ -385,7 +393,7 @@ async function runResumed(core: Core, hold: Hold, messageId: string): Promise<St
       messageId,
     )
   } catch (thrown) {
-    if (!(thrown instanceof HoldEnded)) throw thrown
+    if (!(thrown instanceof HoldEnded)) return joined(hold, tools, thrown)
     core.log.debug({ sessionId, messageId }, 'a resumed step was stopped')
     return { kind: 'stopped', ignoring: await tools.stop() }
   }

@@ -5,6 +5,7 @@ import type { Db } from '../../src/db.ts'
 import { newOwnerId } from '../../src/ids.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
+import { settleFailedDrain } from '../../src/recovery/failed-drain.ts'
 import { handOver } from '../../src/recovery/hand-over.ts'
 import { createLiveness } from '../../src/recovery/liveness.ts'
 import { createRecovery, type Recovery } from '../../src/recovery/resolver.ts'
@@ -90,6 +91,7 @@ export async function bear({ db, url, gate, models, tools, config: over, hasLock
     models: createModelRegistry({ defaultModel: config.model, models }, clock),
     tools: new Map([ask, ...tools.map(prepared)].map((tool) => [tool.name, tool])),
     clock,
+    settleFailedDrain,
     stopping: stopping.signal,
   })
   const recovery = createRecovery(core, liveness)

@@ -4,6 +4,7 @@
 import type { Guard } from './mutant.ts'
 import { bytesGuards } from './table-bytes.ts'
 import { edge } from './table-edge.ts'
+import { foreignGuards } from './table-foreign.ts'
 import { lockGuards } from './table-locks.ts'
 import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
@@ -424,7 +425,7 @@ const takeover: Guard[] = [
   {
     id: 'takeover-fence-expiry',
     file: 'src/recovery/takeover.ts',
-    find: `if (right.kind !== 'handover') fence.expiresAt = claim.expiresAt`,
+    find: `if (!isOwn(right)) fence.expiresAt = claim.expiresAt`,
     replace: 'HIT(right)',
     keeps: 'an owner that renewed since it was looked at from losing its claim',
     tests: [['recovery.test.ts', 'CLAIM-12, CLAIM-17: refused when execution']],
@@ -432,8 +433,8 @@ const takeover: Guard[] = [
   {
     id: 'takeover-fence-phase',
     file: 'src/recovery/takeover.ts',
-    find: 'phases: [phase as ExecutionPhase], live: right.kind',
-    replace: `phases: HIT(${anyPhase} as ExecutionPhase[]), live: right.kind`,
+    find: 'phases: [phase as ExecutionPhase], live: isOwn(',
+    replace: `phases: HIT(${anyPhase} as ExecutionPhase[]), live: isOwn(`,
     keeps: 'a decision on another phase than the claim is in',
     tests: [['recovery.test.ts', 'CLAIM-12, CLAIM-17: refused when execution']],
   },
@@ -642,4 +643,5 @@ export const guards: readonly Guard[] = [
   ...bytesGuards,
   ...edge,
   ...lockGuards,
+  ...foreignGuards,
 ]

@@ -1,6 +1,7 @@
 import { type Config, loadConfig, prepareTool, type Tool, type ToolDefinition } from '../../src/config.ts'
 import { newOwnerId } from '../../src/ids.ts'
 import { createLog } from '../../src/log.ts'
+import { settleFailedDrain } from '../../src/recovery/failed-drain.ts'
 import { createLiveness, type Liveness } from '../../src/recovery/liveness.ts'
 import { createRecovery, type Recovery } from '../../src/recovery/resolver.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
@@ -90,6 +91,7 @@ export async function startCore({
     models: createModelRegistry({ defaultModel: config.model, ...models }, clock),
     tools: liveTools(ownTools, mcp),
     clock: clock ?? realClock,
+    settleFailedDrain,
     stopping: stopping.signal,
   })
   const recovery = createRecovery(core, liveness)

@@ -1,6 +1,11 @@
-import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, LanguageModelV4Prompt } from '@ai-sdk/provider'
+import type {
+  LanguageModelV4CallOptions,
+  LanguageModelV4FunctionTool,
+  LanguageModelV4Prompt,
+  LanguageModelV4StreamPart,
+} from '@ai-sdk/provider'
 import { type Clock, realClock } from '../clock.ts'
-import { classifyFailure, ProviderFailure } from './failure.ts'
+import { classifyFailure, isProviderFailure, ProviderFailure } from './failure.ts'
 import type { ProviderEvent } from './provider-event.ts'
 import type { ResolvedModel } from './registry.ts'
 import { translator } from './translate.ts'
@@ -21,6 +26,8 @@ export interface AttemptRequest {
   signal: AbortSignal
   /** Longest silence of the provider before the first and between chunks, in milliseconds. */
   idleMs: number
+  /** Longest time of the request as a whole, in milliseconds; an hour unless said. */
+  requestMs?: number
   clock?: Clock
 }
 
@@ -50,7 +57,7 @@ function lengthOf(event: ProviderEvent): number {
  * @throws the signal's reason when it is aborted, else a `ProviderFailure`
  */
 export async function* attempt(request: AttemptRequest): AsyncGenerator<ProviderEvent> {
-  const { signal, clock = realClock } = request
+  const { signal, requestMs = 3_600_000, clock = realClock } = request
   const translate = translator()
   let failure: ProviderFailure | undefined
   let finished = false
@@ -62,11 +69,12 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
       options: callOptions(request),
       signal,
       idleMs,
+      requestMs,
       clock,
     })) {
       if (part.type === 'error') failure ??= classifyFailure(part.error, clock.now())
       if (finished || (failure !== undefined && part.type !== 'finish')) continue
-      for (const event of translate(part)) {
+      for (const event of translated(translate, part)) {
         if (event.type === 'finish') {
           finished = true
           if (failure !== undefined) event.reason = 'error'
@@ -84,6 +92,18 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
   }
   if (failure !== undefined) throw failure
   if (!finished) throw new ProviderFailure('PROVIDER_UNAVAILABLE', "The provider's stream ended without a finish.")
+}
+
+/** What a model of the user's own sends may have the right type and nothing else right. */
+function translated(translate: ReturnType<typeof translator>, part: LanguageModelV4StreamPart): ProviderEvent[] {
+  try {
+    return translate(part)
+  } catch (thrown) {
+    if (isProviderFailure(thrown)) throw thrown
+    const type = /^[\w-]{1,40}$/.test(part.type) ? ` ${part.type}` : ''
+    const message = `The provider's stream is broken: it sent a${type} part that is not as the specification asks.`
+    throw new ProviderFailure('PROVIDER_UNAVAILABLE', message)
+  }
 }
 
 const ENDED_IN_ERROR = "The provider's stream ended before the answer was complete."

@@ -1,3 +1,5 @@
+import { isError, kindOf } from '../../thrown.ts'
+
 /**
  * What can be read from an error without understanding prose: HTTP status, the machine-readable fields of the
  * provider's error body, the system's error code. `text` is the prose; see `failure.ts` for the one case that reads it.
@@ -15,6 +17,8 @@ export interface Evidence {
   headers?: Record<string, string>
   /** Code of the operating system or HTTP client: ECONNRESET, UND_ERR_SOCKET. */
   system?: string
+  /** What kind of value it was, if it is none that anybody throws. */
+  odd?: string
   /** Name of the error's class, as `AI_TypeValidationError`. */
   name: string
 }
@@ -31,10 +35,21 @@ export function foldCode(code: string): string {
 /** Gathers the evidence of any thrown value or streamed error part. Never throws. */
 export function gatherEvidence(error: unknown): Evidence {
   const found: Evidence = { codes: [], hasCode: false, text: '', name: '' }
-  if (!isRecord(error)) return found
+  const kind = kindOf(error)
+  if (!isError(error) && !['an object', 'a string'].includes(kind)) found.odd = kind
+  try {
+    gather(error, found)
+  } catch {
+    // A getter or a proxy that throws: what was found so far has to do.
+  }
+  return found
+}
+
+function gather(error: unknown, found: Evidence): void {
+  if (!isRecord(error)) return
   found.name = text(error.name)
   found.status = statusOf(error.statusCode)
-  if (isRecord(error.responseHeaders)) found.headers = error.responseHeaders as Record<string, string>
+  if (isRecord(error.responseHeaders)) found.headers = textsOf(error.responseHeaders)
   if (error instanceof Error) {
     // Fields of an Error are the library's; the provider's are in what it carries.
     found.system = systemCode(error)
@@ -43,8 +58,12 @@ export function gatherEvidence(error: unknown): Evidence {
   } else {
     readBody(error, found, 0)
   }
-  return found
 }
+
+const textsOf = (record: Record<string, unknown>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(record).flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
+  )
 
 function readBody(body: unknown, found: Evidence, depth: number): void {
   const value = Array.isArray(body) ? body[0] : body

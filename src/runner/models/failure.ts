@@ -1,3 +1,4 @@
+import { isError } from '../../thrown.ts'
 import { type Evidence, foldCode, gatherEvidence } from './failure-evidence.ts'
 import { retryAfter } from './retry-after.ts'
 
@@ -30,6 +31,10 @@ export class ProviderFailure extends Error {
     if (retryAfterMs !== undefined) this.retryAfterMs = retryAfterMs
   }
 }
+
+/** Is it one of ours? False for what cannot even be asked. */
+export const isProviderFailure = (thrown: unknown): thrown is ProviderFailure =>
+  isError(thrown) && thrown instanceof ProviderFailure
 
 type Table = [ProviderFailureCode, Set<string>][]
 const fold = (...codes: string[]) => new Set(codes.map(foldCode))
@@ -105,7 +110,7 @@ const OVERFLOW_PROSE =
  * nobody knows counts as unavailable: the retry budget bounds it. `now` (ms) is what an HTTP date is measured against.
  */
 export function classifyFailure(error: unknown, now: number = Date.now()): ProviderFailure {
-  if (error instanceof ProviderFailure) return error
+  if (isProviderFailure(error)) return error
   const evidence = gatherEvidence(error)
   const code = decide(evidence)
   return new ProviderFailure(code, describe(code, evidence), retryAfter(evidence.headers, now))
@@ -148,7 +153,7 @@ const WORDS: Record<ProviderFailureCode, string> = {
   CONTEXT_OVERFLOW: "The request is larger than the model's context",
 }
 
-function describe(code: ProviderFailureCode, { status, label, system, name }: Evidence): string {
+function describe(code: ProviderFailureCode, { status, label, system, name, odd }: Evidence): string {
   const details: string[] = []
   if (status !== undefined)
     details.push(status < 400 ? `HTTP ${status}, a redirect: set the final base URL` : `HTTP ${status}`)
@@ -156,5 +161,6 @@ function describe(code: ProviderFailureCode, { status, label, system, name }: Ev
   if (label !== undefined) details.push(label)
   if (system !== undefined) details.push(system)
   if (details.length === 0 && /^AI_\w{1,60}$/.test(name)) details.push(name.slice('AI_'.length))
+  if (details.length === 0 && odd !== undefined) details.push(`${odd} was thrown`)
   return `${WORDS[code]}${details.length > 0 ? ` (${details.join(', ')})` : ''}.`
 }

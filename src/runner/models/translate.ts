@@ -1,4 +1,5 @@
 import type { LanguageModelV4StreamPart, LanguageModelV4Usage, SharedV4ProviderMetadata } from '@ai-sdk/provider'
+import { kindOf } from '../../thrown.ts'
 import { plainJson } from '../plain-json.ts'
 import { ProviderFailure } from './failure.ts'
 import type { FinishReason, JsonValue, ProviderEvent, Usage } from './provider-event.ts'
@@ -44,7 +45,7 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
     const part = open.get(`${kind} ${id}`)
     if (part === undefined) throw broken(`sent ${kind} for a part that is not open`)
     part.state = state ?? part.state
-    const [ready, held] = holdHalf(part.held + text)
+    const [ready, held] = holdHalf(part.held + textOf(text))
     part.held = held
     return ready === '' ? [] : [{ type: `${kind}-delta`, id: part.id, text: safeText(ready) }]
   }
@@ -69,7 +70,7 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
   function inputDelta(callId: string, text: string): ProviderEvent[] {
     const call = calls.get(callId)
     if (call?.stage !== 'input') throw broken('sent input for a tool call that is not open')
-    const [ready, held] = holdHalf(call.held + text)
+    const [ready, held] = holdHalf(call.held + textOf(text))
     call.held = held
     return ready === '' ? [] : [{ type: 'tool-input-delta', callId: safeText(callId), text: safeText(ready) }]
   }
@@ -121,13 +122,21 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
       }
       case 'finish': {
         const { unified } = part.finishReason
-        const reason: FinishReason = unified === 'interrupted' ? 'error' : unified
-        return [{ type: 'finish', reason, usage: usageOf(part.usage) }]
+        const reason = unified === 'interrupted' ? 'error' : finishReasons.find((known) => known === unified)
+        return [{ type: 'finish', reason: reason ?? 'other', usage: usageOf(part.usage) }]
       }
       default:
         return []
     }
   }
+}
+
+const finishReasons: readonly FinishReason[] = ['stop', 'length', 'tool-calls', 'content-filter', 'error', 'other']
+
+/** Joined to a text anything would become one, as `[object Object]`. */
+function textOf(given: unknown): string {
+  if (typeof given !== 'string') throw broken(`sent ${kindOf(given)} where a text has to be`)
+  return given
 }
 
 function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {

@@ -1,5 +1,5 @@
-// Runs one local tool call: deadline, signal, progress, bounded output. Whatever the tool does, this resolves, at the latest at the
-// deadline; what the tool does after that is dropped (design section 6).
+// Runs one local tool call: deadline, signal, progress, bounded output. Whatever the tool does, throws or gives, this resolves, at the latest
+// at the deadline; what the tool does after that is dropped, and said (design section 6).
 
 import type { Tool } from '../../config.ts'
 import { asError } from '../../errors.ts'
@@ -27,9 +27,14 @@ export interface ToolRun {
   progress: (update: JsonValue) => void
   /** Told of progress that nobody can be shown. */
   unshown: (reason: string) => void
+  /** Told how a tool ended that did so after its deadline: nobody waits for it any more. */
+  late: (outcome: ToolOutcome) => void
 }
 
 const errorTextBytesMax = 4096
+
+/** The text of an error as it is kept: storable and bounded, whatever foreign code made it of. */
+export const errorText = (message: string): string => boundText(safeText(message), 50, errorTextBytesMax)
 
 /**
  * A copy of what the tool reports, as it is at this moment: the tool may go on changing its own. It reaches every stream that is open here, so
@@ -56,8 +61,12 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
   let settled = false
   const failed = (code: StepError['code'], message: string) => ({
     kind: 'failed' as const,
-    error: { code, message: boundText(safeText(message), 50, errorTextBytesMax) },
+    error: { code, message: errorText(message) },
   })
+  const threw = (thrown: unknown, prefix = ''): ToolOutcome => {
+    const error = asError(thrown)
+    return { ...failed('TOOL_ERROR', prefix + (error.message || 'the tool failed without a message')), thrown: error }
+  }
   const timedOut = new Promise<ToolOutcome>((resolve) => {
     const cancel = clock.setTimeout(() => {
       const message = `the tool did not finish within its deadline of ${timeoutMs} ms`
@@ -68,8 +77,9 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
     run.signal.addEventListener('abort', cancel, { signal: deadline.signal })
   })
   const ran = (async (): Promise<ToolOutcome> => {
+    let returned: unknown
     try {
-      const returned = await tool.execute(run.input, {
+      returned = await tool.execute(run.input, {
         sessionId: run.sessionId,
         messageId: run.messageId,
         callId: run.callId,
@@ -82,14 +92,19 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
           else run.progress(shown.progress)
         },
       })
+    } catch (thrown) {
+      return threw(thrown)
+    }
+    try {
       return { kind: 'succeeded', output: boundOutput(returned) }
     } catch (thrown) {
-      const message = asError(thrown).message || 'the tool failed without a message'
-      return { ...failed('TOOL_ERROR', message), thrown: asError(thrown) }
+      // The model must not take it for a call that did nothing.
+      return threw(thrown, 'the tool ran, but its output cannot be kept: ')
     }
   })()
   const outcome = await Promise.race([ran, timedOut])
   settled = true
+  if (outcome.kind === 'failed' && outcome.error.code === 'TOOL_TIMEOUT') void ran.then(run.late)
   // Clears the timer; a tool that still runs is told that nobody waits any more.
   deadline.abort(new Error('the call is settled'))
   return outcome

@@ -1,0 +1,27 @@
+// The end of a drain that failed unexpectedly. Its claim must not wait for the lease, and must not be settled while anything of it is still
+// under way: first the hold ends, which stops its request and its tools (step.ts waits for them), then its live text is dropped, then
+// recovery's own path takes the claim. Until then it is renewed, so that nobody else takes it in the middle of that; what cannot be settled is
+// renewed no more.
+
+import { asError } from '../errors.ts'
+import type { Core } from './core.ts'
+import type { Hold } from './hold.ts'
+
+/** Settles the claim of a drain that failed. Never throws; true if the session is to be looked at again. */
+export async function giveUp(core: Core, hold: Hold): Promise<boolean> {
+  const { sessionId, executionId } = hold
+  hold.end('failed')
+  // Taken over by somebody else: it is theirs to settle.
+  if (hold.ended === 'lost') return false
+  const texts = [...core.live.partsOf(sessionId)].map(({ messageId, index, text }) => ({ messageId, index, text }))
+  hold.closing = true
+  try {
+    // No chunk of it is written any more behind the end of its part.
+    await core.live.drop(sessionId)
+    return await core.settleFailedDrain({ hold, texts })
+  } catch (thrown) {
+    const what = 'the claim of a failed drain could not be settled: a scan does it when the lease has run out'
+    core.log.error({ err: asError(thrown), sessionId, executionId }, what)
+    return false
+  }
+}
