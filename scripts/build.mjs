@@ -1,11 +1,13 @@
 // Makes dist/: the server as one file, and the web console in dist/web. `node scripts/build.mjs` makes both; a start makes what is stale.
-import { existsSync, readdirSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { copyFileSync, existsSync, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import process, { argv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 export const serverBundle = join(root, 'dist/server.js')
+/** Threads that the server starts, as files beside it. */
+const threads = ['src/http/json-worker.mjs']
 const consolePage = join(root, 'dist/web/index.html')
 
 /** When the newest of these files, or of the files in these directories, was written, in ms. */
@@ -36,6 +38,7 @@ export async function buildServer() {
     sourcemap: true,
     logLevel: 'error',
   })
+  for (const thread of threads) copyFileSync(join(root, thread), join(root, 'dist', basename(thread)))
 }
 
 async function buildConsole() {

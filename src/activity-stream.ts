@@ -33,7 +33,7 @@ export function activityStream(
   sources: StreamSources,
   { tenant, signal, whenUnauthenticated }: ActivityStreamOptions,
 ): AsyncIterableIterator<{ sessionId: string }> {
-  const { db, doorbell, stopping, clock = realTimers } = sources
+  const { db, doorbell, stopping, metrics, clock = realTimers } = sources
   /** Rung, whoever they belong to. */
   const rung = new Set<string>()
   /** Moved and of this tenant, in the order in which the reader gets them. */
@@ -74,29 +74,32 @@ export function activityStream(
       throw new UnavailableError('this activity stream is too far behind')
   }
 
-  const pull = createPull<{ sessionId: string }>({
-    async take() {
-      // Also while something is there to give: what has moved once more since then is the same item. Once, so that it is given at all.
-      do {
-        if (rung.size > 0) await sift()
-      } while (moved.size === 0 && rung.size > 0 && cancelRetry === null && !released)
-      const first = moved.values().next()
-      return first.done ? null : { sessionId: first.value }
+  const pull = createPull<{ sessionId: string }>(
+    {
+      async take() {
+        // Also while something is there to give: what has moved once more since then is the same item. Once, so that it is given at all.
+        do {
+          if (rung.size > 0) await sift()
+        } while (moved.size === 0 && rung.size > 0 && cancelRetry === null && !released)
+        const first = moved.values().next()
+        return first.done ? null : { sessionId: first.value }
+      },
+      given: ({ sessionId }) => void moved.delete(sessionId),
+      rested(readerWaits) {
+        // Other tenants' sessions must not pile up behind a reader that is away.
+        if (!readerWaits && rung.size >= batchMax && cancelRetry === null) void pull.exclusively(sift)
+      },
+      release() {
+        released = true
+        for (const stop of stops) stop()
+        cancelRetry?.()
+        rung.clear()
+        moved.clear()
+        told.clear()
+      },
     },
-    given: ({ sessionId }) => void moved.delete(sessionId),
-    rested(readerWaits) {
-      // Other tenants' sessions must not pile up behind a reader that is away.
-      if (!readerWaits && rung.size >= batchMax && cancelRetry === null) void pull.exclusively(sift)
-    },
-    release() {
-      released = true
-      for (const stop of stops) stop()
-      cancelRetry?.()
-      rung.clear()
-      moved.clear()
-      told.clear()
-    },
-  })
+    metrics,
+  )
 
   const end = () => void pull.iterator.return!()
   for (const aborting of signal === undefined ? [stopping] : [stopping, signal]) {

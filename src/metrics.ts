@@ -51,6 +51,8 @@ export function createMetrics() {
       [1, 2, 4, 8, 16, 32, 64, 128],
     ),
     streams: gauge('streams', 'Open event streams'),
+    streamsOpened: counter('streams_opened', 'Event streams that were opened'),
+    streamsEnded: counter('streams_ended', 'Event streams that have come to their end, however that came'),
     scanSeconds: histogram('scan_seconds', 'Duration of a recovery scan'),
     /** What `text` is in, for the Content-Type header. */
     contentType: registry.contentType,

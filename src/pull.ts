@@ -20,6 +20,13 @@ export const realTimers: Timers = {
   },
 }
 
+/** What is counted of streams: each that is opened is ended once. */
+export interface StreamCounts {
+  streams: { inc(): void; dec(): void }
+  streamsOpened: { inc(): void }
+  streamsEnded: { inc(): void }
+}
+
 export interface PullSource<T> {
   /** The next item, or null if there is none at the moment: then `wake` has to be called when there may be one. Never called twice at once. */
   take(): Promise<T | null>
@@ -45,8 +52,13 @@ export interface Pull<T> {
   failWith(error: Error): void
 }
 
-/** Makes a source an iterator that any number of `next()` calls may wait on. Throws of `take` reach the reader once, then it is done. */
-export function createPull<T>(source: PullSource<T>): Pull<T> {
+/**
+ * Makes a source an iterator that any number of `next()` calls may wait on. Throws of `take` reach the reader once, then it is done. Whoever opens one
+ * sees to its end: `return()`, `throw()`, or a signal that the operation is over.
+ */
+export function createPull<T>(source: PullSource<T>, counts?: StreamCounts): Pull<T> {
+  counts?.streams.inc()
+  counts?.streamsOpened.inc()
   type Waiter = { resolve(result: IteratorResult<T>): void; reject(error: Error): void }
   const done: IteratorResult<T> = { done: true, value: undefined }
   const waiting: Waiter[] = []
@@ -60,6 +72,8 @@ export function createPull<T>(source: PullSource<T>): Pull<T> {
     if (ended) return
     ended = true
     last = final
+    counts?.streams.dec()
+    counts?.streamsEnded.inc()
     source.release()
     for (const waiter of waiting.splice(0)) answerLast(waiter)
   }
@@ -108,6 +122,11 @@ export function createPull<T>(source: PullSource<T>): Pull<T> {
         end(null)
         last = null
         return done
+      },
+      async throw(error) {
+        end(null)
+        last = null
+        throw error
       },
       [Symbol.asyncIterator]() {
         return this

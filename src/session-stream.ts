@@ -9,7 +9,7 @@ import { UnavailableError } from './errors.ts'
 import type { EventLog } from './event-log.ts'
 import type { StoredEvent } from './events.ts'
 import type { LiveText } from './live-text.ts'
-import { createPull, realTimers, type Timers } from './pull.ts'
+import { createPull, realTimers, type StreamCounts, type Timers } from './pull.ts'
 import { itemOf, type LiveItem, type StreamEndCause, type StreamItem } from './stream-item.ts'
 import { createStreamProgress } from './stream-progress.ts'
 import { createStreamText } from './stream-text.ts'
@@ -23,7 +23,7 @@ export interface StreamSources {
   config: { pollMs: number; stallMs: number }
   /** Aborts when the process shuts down: every stream then ends with SERVER_SHUTDOWN. */
   stopping: AbortSignal
-  metrics?: { slowConsumers: { inc(): void }; streams: { inc(): void; dec(): void } }
+  metrics?: StreamCounts & { slowConsumers: { inc(): void } }
   clock?: Timers
 }
 
@@ -223,23 +223,25 @@ export function sessionStream(
   let released = false
   const stops: (() => void)[] = []
 
-  const pull = createPull<StreamItem>({
-    take,
-    given,
-    rested,
-    pulled() {
-      pulls++
-      cancelRest?.()
-      cancelRest = null
+  const pull = createPull<StreamItem>(
+    {
+      take,
+      given,
+      rested,
+      pulled() {
+        pulls++
+        cancelRest?.()
+        cancelRest = null
+      },
+      release() {
+        released = true
+        for (const stop of stops) stop()
+        for (const cancel of [cancelRest, cancelPoll, cancelRetry]) cancel?.()
+        page = []
+      },
     },
-    release() {
-      released = true
-      for (const stop of stops) stop()
-      for (const cancel of [cancelRest, cancelPoll, cancelRetry]) cancel?.()
-      page = []
-      metrics?.streams.dec()
-    },
-  })
+    metrics,
+  )
 
   const whenAborted = (aborting: AbortSignal, then: () => void) => {
     // Any number of streams listen to one signal; that is not a leak.
@@ -249,7 +251,6 @@ export function sessionStream(
     if (aborting.aborted) then()
   }
 
-  metrics?.streams.inc()
   // Armed before the first read: what commits between a read and the wait after it has rung.
   stops.push(
     doorbell.listen(sessionId, () => {

@@ -21,14 +21,19 @@ import type { Timers } from '../pull.ts'
 import { presentable } from '../schema/masking.ts'
 import { refusal } from '../schema/refusal.ts'
 import { tokenOfParams } from './authenticate.ts'
+import { tooMuchStructure } from './body.ts'
 import type { Bounds } from './bounds.ts'
 import type { Graphql } from './graphql.ts'
+import type { JsonParser } from './json.ts'
+import { createGauge, structureBytesMax } from './json-gauge.ts'
 import { limitFirstBytes, type Newcomers } from './newcomers.ts'
 import type { Operation } from './operation.ts'
 import { createOutgoing } from './outgoing.ts'
 import { pace } from './paced-socket.ts'
 
-// RFC 6455; clients try again after it.
+// RFC 6455.
+const tooBig = 1009
+// Clients try again after it.
 const tryAgainLater = 1013
 /** Bytes that a closing frame has for its reason. */
 const reasonMax = 123
@@ -40,6 +45,7 @@ const lingerMs = 1000
 export interface ConnectionParts {
   gate: Gate
   graphql: Graphql
+  json: JsonParser
   log: Log
   metrics: Metrics
   newcomers: Newcomers
@@ -56,7 +62,7 @@ export interface Connection {
 
 /** Serves a socket until it is closed. Whatever runs on it then ends with it. */
 export function serveConnection(client: WebSocket, socket: Socket, parts: ConnectionParts): Connection {
-  const { gate, graphql, log, newcomers, bounds } = parts
+  const { gate, graphql, json, log, newcomers, bounds } = parts
   /** By the id that the client has given; aborts when the operation is over, however that came. */
   const running = new Map<string, AbortController>()
   const connection: Connection = { busy: () => running.size > 0 }
@@ -87,8 +93,13 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
   }, bounds.initMs)
   impatience.unref()
 
+  /** Messages are taken in the order in which they came, however long one takes to be read. */
+  let before = Promise.resolve()
   client.on('message', (data) => {
-    if (!ended) receive(data as Buffer)
+    const bytes = data as Buffer<ArrayBuffer>
+    // Nothing piles up behind one that takes its time.
+    const resume = bytes.length > structureBytesMax ? out.holdReading() : undefined
+    before = before.then(() => (ended ? undefined : receive(bytes))).finally(resume)
   })
   client.on('close', () => {
     ended = true
@@ -99,15 +110,15 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
   if (client.protocol !== GRAPHQL_TRANSPORT_WS_PROTOCOL)
     end(CloseCode.SubprotocolNotAcceptable, 'Subprotocol not acceptable')
 
-  function receive(data: Buffer): void {
+  async function receive(data: Buffer<ArrayBuffer>): Promise<void> {
+    if (!(await isLight(data))) return end(tooBig, tooMuchStructure)
     let message: Message
     try {
-      message = validateMessage(JSON.parse(data.toString()))
+      message = validateMessage(await json.parse(data))
     } catch {
-      end(CloseCode.BadRequest, 'Invalid message received')
-      return
+      return end(CloseCode.BadRequest, 'Invalid message received')
     }
-    const broken = take(message)
+    const broken = ended ? undefined : take(message)
     if (broken) end(...broken)
   }
 
@@ -205,6 +216,18 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
   }
 
   return connection
+}
+
+const sliceBytes = 1_000_000
+
+/** Is there little in it besides long texts? Looks at a long message slice by slice, so that others get their turn. */
+async function isLight(data: Uint8Array): Promise<boolean> {
+  const gauge = createGauge()
+  for (let at = 0; at < data.length; at += sliceBytes) {
+    if (at > 0) await new Promise((resolve) => setImmediate(resolve))
+    if (!gauge.take(data.subarray(at, at + sliceBytes))) return false
+  }
+  return true
 }
 
 /** The result of an operation, or why there is none. */

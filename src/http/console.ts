@@ -9,7 +9,8 @@ import { brotliCompress, constants, gzip } from 'node:zlib'
 // The web console: the files that `npm start`, or the packing of a release, has built from web/. They are small and few, so they are
 // held in memory; what is asked for is looked up among them and never becomes a path.
 
-interface File {
+/** What is sent as it is. */
+export interface File {
   body: Buffer
   /** By content coding, those that make it smaller, the smallest first. */
   coded: readonly (readonly [name: string, body: Buffer])[]
@@ -17,6 +18,8 @@ interface File {
   etag: string
   /** Its name has a hash of its content: it never changes. */
   immutable: boolean
+  /** Its Content-Security-Policy. */
+  policy: string | null
 }
 
 /** By their path, `/` included. */
@@ -60,17 +63,16 @@ export async function loadConsole(directories: readonly string[] = places): Prom
     if (!entry.isFile() || type === undefined) continue
     const path = join(entry.parentPath, entry.name)
     const name = path.slice(directory.length).replaceAll('\\', '/')
-    const body = readFileSync(path)
-    const coded = await codings(body)
-    files.set(name === '/index.html' ? '/' : name, {
-      body,
-      coded,
-      type,
-      etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`,
-      immutable: name.startsWith('/assets/'),
-    })
+    const immutable = name.startsWith('/assets/')
+    files.set(name === '/index.html' ? '/' : name, await fileOf(readFileSync(path), { type, immutable, policy }))
   }
   return files
+}
+
+/** Compressed once, off the main thread. */
+export async function fileOf(body: Buffer, as: Pick<File, 'type' | 'immutable' | 'policy'>): Promise<File> {
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+  return { body, coded: await codings(body), etag, ...as }
 }
 
 async function codings(body: Buffer): Promise<[string, Buffer][]> {
@@ -82,7 +84,7 @@ async function codings(body: Buffer): Promise<[string, Buffer][]> {
   return both.filter(([, coded]) => coded.length < body.length)
 }
 
-/** Answers with a file of the console. */
+/** Answers with a file. */
 export function sendFile(request: IncomingMessage, response: ServerResponse, file: File): void {
   response.setHeader('cache-control', file.immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
   response.setHeader('etag', file.etag)
@@ -98,7 +100,7 @@ export function sendFile(request: IncomingMessage, response: ServerResponse, fil
     'content-type': file.type,
     'content-length': body.length,
     ...(coding !== null && { 'content-encoding': coding }),
-    'content-security-policy': policy,
+    ...(file.policy !== null && { 'content-security-policy': file.policy }),
     'cross-origin-opener-policy': 'same-origin',
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',

@@ -6,21 +6,22 @@ import { schema } from '../schema/index.ts'
 import { useDocumentLimits } from '../schema/limits.ts'
 import { maskOutside, useMasking } from '../schema/masking.ts'
 import { useReadSnapshot } from '../schema/read-snapshot.ts'
+import { useUnconditionalRoot } from '../schema/subscription-root.ts'
 import { boundedCache } from './bounded-cache.ts'
-import type { Operation } from './operation.ts'
+import type { JsonParser } from './json.ts'
+import { type Operation, requestIds } from './operation.ts'
+import { useNotAcceptable, useParameters } from './parameters.ts'
 import { useEventStream } from './sse.ts'
 import { useTracing } from './traced.ts'
 
 export const graphqlPath = '/graphql'
 
-/** Text of 4 MB and attachments of 20 MB, which base64 and JSON make larger. */
-export const bodyBytesMax = 40_000_000
 /** Proxies close what has been silent for 30 s or more. */
 export const pingMs = 10_000
 const batchSizeMax = 10
 
 /** GraphQL for both transports: plugins, context and validation are the same on HTTP, SSE and WebSocket. */
-export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
+export function createGraphql(core: Core, json: JsonParser, options: { pingMs?: number } = {}) {
   return createYoga<Operation, Context>({
     schema,
     graphqlEndpoint: graphqlPath,
@@ -37,16 +38,20 @@ export function createGraphql(core: Core, options: { pingMs?: number } = {}) {
       resolveQuarantine,
     }),
     plugins: [
+      useParameters(json),
       useDocumentLimits(),
+      useUnconditionalRoot(),
       useReadSnapshot(),
       // After what else wraps the execution, so that its span covers that too.
       useTracing(),
       useMasking(),
       useEventStream({ pingMs: options.pingMs ?? pingMs }),
+      useNotAcceptable(),
     ],
-    maskedErrors: { maskError: maskOutside(core.log) },
+    maskedErrors: { maskError: maskOutside(core.log, () => requestIds.getStore()) },
     batching: { limit: batchSizeMax },
-    maxRequestBodySize: bodyBytesMax,
+    // parameters.ts reads the bodies.
+    maxRequestBodySize: false,
     parserAndValidationCache: { documentCache: boundedCache(), errorCache: boundedCache() },
     multipart: false,
     cors: false,

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Caller } from '../access/caller.ts'
@@ -12,6 +13,9 @@ export interface Taking {
 export interface Operation extends Pick<Context, 'requestId' | 'lastEventId' | 'position' | 'caller' | 'gone'> {
   taking: Taking
 }
+
+/** The id of the HTTP request that is being answered, for what goes wrong before its operation is known. */
+export const requestIds = new AsyncLocalStorage<string>()
 
 const saneId = /^[A-Za-z0-9._:+=@-]{1,128}$/
 

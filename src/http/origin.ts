@@ -7,5 +7,9 @@ import type { IncomingMessage } from 'node:http'
 export function isForeign(request: IncomingMessage): boolean {
   const { origin, host } = request.headers
   if (origin === undefined) return false
-  return !URL.canParse(origin) || new URL(origin).host !== host
+  if (host === undefined || !/^[^/?#@\\]+$/.test(host) || !URL.canParse(origin)) return true
+  const page = new URL(origin)
+  // A name in capitals is the same, and so is the port that goes without saying: some clients and proxies write it.
+  const own = `${page.protocol}//${host}`
+  return !URL.canParse(own) || new URL(own).host !== page.host
 }

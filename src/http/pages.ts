@@ -1,8 +1,9 @@
 import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
+import { type File, fileOf } from './console.ts'
 import { exampleTabs } from './example-tabs.ts'
 import { graphqlPath } from './graphql.ts'
 
-const explorers = new Map<boolean, string>()
+const explorers = new Map<boolean, Promise<File>>()
 
 /** Where a token goes, in each tab. */
 const headers = '{ "Authorization": "Bearer TOKEN" }'
@@ -14,22 +15,32 @@ const headers = '{ "Authorization": "Bearer TOKEN" }'
 const tabsStayWhereTheyAre = '<style>.graphiql-tab{transform:none!important}</style>'
 
 /**
- * GraphiQL with everything inside: it loads nothing from elsewhere, so it works without a network. `guarded`: the token stands in the
+ * GraphiQL with everything inside, made once: it loads nothing from elsewhere, so it works without a network. `guarded`: the token stands in the
  * headers editor, and subscriptions are server-sent events, as this GraphiQL gives no header to a WebSocket.
  */
+export function explorerFile(guarded: boolean): Promise<File> {
+  let made = explorers.get(guarded)
+  if (made === undefined) {
+    made = fileOf(Buffer.from(explorerPage(guarded)), {
+      type: 'text/html; charset=utf-8',
+      immutable: false,
+      policy: null,
+    })
+    explorers.set(guarded, made)
+  }
+  return made
+}
+
+/** Its text. */
 export function explorerPage(guarded: boolean): string {
-  const page =
-    explorers.get(guarded) ??
-    renderGraphiQL({
-      title: 'Holdfast GraphiQL',
-      endpoint: graphqlPath,
-      subscriptionsProtocol: guarded ? 'GRAPHQL_SSE' : 'WS',
-      defaultTabs: exampleTabs.map((tab) => ({ ...tab, ...(guarded && { headers }) })),
-      // What a browser keeps, anybody at that browser can read.
-      ...(guarded && { headers, shouldPersistHeaders: false }),
-    }).replace('</head>', () => `${tabsStayWhereTheyAre}</head>`)
-  explorers.set(guarded, page)
-  return page
+  return renderGraphiQL({
+    title: 'Holdfast GraphiQL',
+    endpoint: graphqlPath,
+    subscriptionsProtocol: guarded ? 'GRAPHQL_SSE' : 'WS',
+    defaultTabs: exampleTabs.map((tab) => ({ ...tab, ...(guarded && { headers }) })),
+    // What a browser keeps, anybody at that browser can read.
+    ...(guarded && { headers, shouldPersistHeaders: false }),
+  }).replace('</head>', () => `${tabsStayWhereTheyAre}</head>`)
 }
 
 /** What `/` shows where no console has been built: a server that runs from its sources in a test, say. */

@@ -11,10 +11,11 @@ import { createGraphql, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import { whyNotReady } from './health.ts'
 import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
 import { HttpRequest } from './http-request.ts'
+import { createJsonParser } from './json.ts'
 import { createNewcomers, type Newcomers } from './newcomers.ts'
-import { operationOf, requestIdOf } from './operation.ts'
+import { operationOf, requestIdOf, requestIds } from './operation.ts'
 import { isForeign } from './origin.ts'
-import { explorerPage, startPage } from './pages.ts'
+import { explorerFile, startPage } from './pages.ts'
 import { endWhenUnread } from './unread.ts'
 import { serveWebSocket } from './websocket.ts'
 
@@ -47,7 +48,8 @@ export async function serveHttp(
     bounds?: Partial<Bounds>
   },
 ): Promise<HttpServer> {
-  const graphql = createGraphql(core, options)
+  const json = createJsonParser()
+  const graphql = createGraphql(core, json, options)
   const gate = createGate(core.config.auth, {
     clock: core.clock,
     log: core.log,
@@ -85,6 +87,7 @@ export async function serveHttp(
   const sockets = serveWebSocket(server, isStrangeHost, {
     gate,
     graphql,
+    json,
     log,
     metrics,
     newcomers,
@@ -110,6 +113,7 @@ export async function serveHttp(
       clearTimeout(deadline)
       gate.close()
       await graphql.dispose()
+      await json.close()
     },
   }
 }
@@ -133,13 +137,13 @@ async function answer(
     const caller = await gate.callerOf(tokenOfRequest(request), requestId)
     if (isRefused(caller)) return refuseRequest(request, response, caller)
     newcomers.known(request.socket)
-    await graphql(request, response, operationOf(request, response, requestId, caller))
+    await requestIds.run(requestId, () => graphql(request, response, operationOf(request, response, requestId, caller)))
     return
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')
   switch (pathname) {
     case '/graphiql':
-      return page(response, explorerPage(gate.guarded))
+      return sendFile(request, response, await explorerFile(gate.guarded))
     case '/healthz':
       return plain(response, 200, 'ok')
     case '/readyz': {

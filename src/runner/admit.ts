@@ -34,7 +34,7 @@ type AdmitOutcome = Outcome<
 >
 
 /** Refuses what no configuration could allow; else the bytes that its attachments have together. */
-function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Request) {
+async function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Request) {
   const sessionRule = brokenIdRule('ses_', sessionId)
   if (sessionRule !== null) return invalidInput('sessionId', sessionRule)
   const messageRule = brokenIdRule('msg_', messageId)
@@ -52,7 +52,7 @@ function checkRequest({ sessionId, messageId }: AdmitPromptInput, request: Reque
       Number.POSITIVE_INFINITY,
     )
     if (stored !== null) return invalidInput('attachments', `attachment ${n + 1} ${stored}`)
-    const checked = checkAttachment(attachment)
+    const checked = await checkAttachment(attachment)
     if ('rule' in checked) return invalidInput('attachments', `attachment ${n + 1}: ${checked.rule}`)
     bytes += checked.bytes
   }
@@ -108,7 +108,7 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
     attachments: (input.attachments ?? []).map(({ name, mediaType, url }) => ({ name, mediaType, url })),
     delivery: input.delivery ?? 'STEER',
   }
-  const checked = checkRequest(input, request)
+  const checked = await checkRequest(input, request)
   if (checked.type !== 'fits') return checked
 
   for (let look = 0; look < decideAgainMax; look++) {

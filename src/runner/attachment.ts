@@ -26,18 +26,22 @@ export function parseDataUrl(url: string): DataUrl | null {
   return { mediaType: head.split(';')[0] || 'text/plain', base64, body: url.slice(comma + 1) }
 }
 
-/** The bytes that an attachment takes, or the rule that it breaks. */
-export function checkAttachment({ name, mediaType, url }: Attachment): { bytes: number } | { rule: string } {
+/** The bytes that an attachment takes, or the rule that it breaks. Looks at a long one slice by slice, so that others get their turn. */
+export async function checkAttachment({
+  name,
+  mediaType,
+  url,
+}: Attachment): Promise<{ bytes: number } | { rule: string }> {
   if (name.trim() === '' || name.length > 255) return { rule: 'a name has 1 to 255 characters' }
   if (!mediaTypeRule.test(mediaType) || mediaType.length > 127) return { rule: 'a mediaType looks like image/png' }
   if (/^data:/i.test(url)) {
     const data = parseDataUrl(url)
     if (data === null) return { rule: 'a data: URL needs a comma before its data' }
     if (!data.base64)
-      return isPercentEncoded(data.body)
+      return (await everySlice(data.body, endOfEscapes, isPercentEncoded))
         ? { bytes: data.body.length }
         : { rule: 'a data: URL without ;base64 is percent-encoded' }
-    if (data.body.length % 4 !== 0 || !base64Rule.test(data.body)) return { rule: 'the data: URL is not valid base64' }
+    if (data.body.length % 4 !== 0 || !(await isBase64(data.body))) return { rule: 'the data: URL is not valid base64' }
     return { bytes: Math.floor((data.body.length * 3) / 4) }
   }
   if (!/^https:\/\//i.test(url) || !URL.canParse(url)) return { rule: 'a url is a data: or an https: URL' }
@@ -45,6 +49,43 @@ export function checkAttachment({ name, mediaType, url }: Attachment): { bytes: 
   if (username !== '' || password !== '') return { rule: 'an https: URL must not hold a user name or password' }
   if (url.length > 8192) return { rule: 'an https: URL has at most 8192 characters' }
   return { bytes: url.length }
+}
+
+const sliceLength = 1_000_000
+
+/** Does every slice of a text pass? `end` says where a slice that would end at a place has to end instead. */
+async function everySlice(
+  text: string,
+  end: (text: string, at: number) => number,
+  passes: (slice: string) => boolean,
+): Promise<boolean> {
+  for (let from = 0, to: number; from < text.length; from = to) {
+    to = from + sliceLength < text.length ? end(text, from + sliceLength) : text.length
+    if (!passes(text.slice(from, to))) return false
+    if (to < text.length) await new Promise((resolve) => setImmediate(resolve))
+  }
+  return true
+}
+
+/** Only the last four characters may hold the signs that fill it up. */
+const isBase64 = async (text: string) =>
+  base64Rule.test(text.slice(-4)) &&
+  everySlice(
+    text.slice(0, -4),
+    (_, at) => at,
+    (slice) => /^[A-Za-z0-9+/]*$/.test(slice),
+  )
+
+/**
+ * The next place at which no escaped character is cut in two: before a `%` that does not go on with the character before it (10xxxxxx). A character has at most
+ * four bytes, of three signs each; where they go on for longer something is wrong, and any place will do.
+ */
+function endOfEscapes(text: string, at: number): number {
+  const first = text.indexOf('%', at - 2)
+  if (first === -1 || first > at) return at
+  for (let place = first; place < first + 15; place += 3)
+    if (!/^%[89ab]/i.test(text.slice(place, place + 2))) return place
+  return at
 }
 
 function isPercentEncoded(body: string): boolean {

@@ -9,6 +9,7 @@ import './mutations-of-session.ts'
 import './mutations-of-prompt.ts'
 import './mutations-of-people.ts'
 import './subscription.ts'
+import { refuseIllFormed } from './well-formed.ts'
 
 /** The executable schema. */
-export const schema = builder.toSchema()
+export const schema = refuseIllFormed(builder.toSchema())

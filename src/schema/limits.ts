@@ -23,6 +23,8 @@ export const documentLimits = {
   items: 250_000,
   verifySession: 1,
   tokens: 10_000,
+  /** A prompt of 4 MB may stand in it; attachments belong into variables. */
+  characters: 4_500_000,
 } as const
 
 interface Size {
@@ -59,6 +61,11 @@ export function useDocumentLimits(): Plugin {
     onParse({ setParseFn }) {
       // Stops at the limit instead of reading on; text in a document is one token, however long.
       setParseFn((source, options) => {
+        const { length } = typeof source === 'string' ? source : source.body
+        if (length > documentLimits.characters)
+          throw tooLarge(
+            `the document is too large: characters ${length}, the limit is ${documentLimits.characters}; put texts into variables`,
+          )
         try {
           return parse(source, { ...options, maxTokens: documentLimits.tokens })
         } catch (thrown) {

@@ -54,7 +54,8 @@ function coded(error: GraphQLError, code: string): GraphQLError {
 }
 
 /** For errors outside of any operation: there is no context to take a request id from. */
-export const maskOutside = (log: Log) => (error: unknown) => presentable(error, log, randomUUID())
+export const maskOutside = (log: Log, requestId: () => string | undefined) => (error: unknown) =>
+  presentable(error, log, requestId() ?? randomUUID())
 
 /** Masks the errors of operations on every transport, of each item of a subscription too. */
 export function useMasking(): Plugin<Context> {
@@ -110,6 +111,11 @@ function maskedStream(
       broken = true
       await source.return?.()
       return { done: true, value: undefined }
+    },
+    async throw(error) {
+      broken = true
+      await source.return?.()
+      throw error
     },
     [Symbol.asyncIterator]() {
       return this

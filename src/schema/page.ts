@@ -27,12 +27,12 @@ export interface Cursors<P extends Position> {
   decode(cursor: string, argument: string): P
 }
 
-/** Opaque cursors for positions of these shapes: 'number' a whole number, 'time' an ISO time, 'text' any text without NUL. */
+/** Opaque cursors for positions of these shapes: 'number' a whole number, 'time' an ISO time, 'text' any text that the database takes. */
 export function cursors<P extends Position>(name: string, shape: readonly ('number' | 'time' | 'text')[]): Cursors<P> {
   const fits = {
     number: (value: unknown) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31,
     time: (value: unknown) => typeof value === 'string' && isIsoTime(value),
-    text: (value: unknown) => typeof value === 'string' && value.length <= 200 && !value.includes('\0'),
+    text: (value: unknown) => typeof value === 'string' && value.length <= 200 && !/[\0\p{Cs}]/u.test(value),
   }
   return {
     encode: (position) => Buffer.from(JSON.stringify([name, ...position])).toString('base64url'),

@@ -2,6 +2,7 @@ import { type ExecutionResult, GraphQLError, getOperationAST, Kind, type Operati
 import type { Plugin } from 'graphql-yoga'
 import { asError } from '../errors.ts'
 import type { Context } from './context.ts'
+import { watchedReads } from './watched-reads.ts'
 
 // These ask other servers or nobody; a transaction would only hold a connection meanwhile.
 const outsideDatabase = new Set(['__schema', '__type', '__typename', 'models', 'tools'])
@@ -21,7 +22,12 @@ export function useReadSnapshot(): Plugin<Context> {
           return await context.core.db.$transaction(
             async (tx) => {
               await tx.$executeRaw`SET TRANSACTION READ ONLY`
-              return executeFn({ ...args, contextValue: { ...context, db: tx } })
+              const reads = watchedReads(tx)
+              const result = await executeFn({ ...args, contextValue: { ...context, db: reads.client } })
+              // An error that leaves nothing of the answer ends it at once, while fields beside it still read. They would find the snapshot closed, and the answer
+              // would say that the database is away.
+              if ((result as ExecutionResult).errors) await reads.quiet()
+              return result as ExecutionResult
             },
             { isolationLevel: 'RepeatableRead' },
           )

@@ -48,6 +48,8 @@ export function streamProcess(
     config: { pollMs: options.pollMs ?? 1000, stallMs: options.stallMs ?? 60_000 },
     clock: options.clock ?? realTimers,
     metrics: {
+      streamsOpened: { inc() {} },
+      streamsEnded: { inc() {} },
       slowConsumers: { inc: () => void counts.slowConsumers++ },
       streams: { inc: () => void counts.streams++, dec: () => void counts.streams-- },
     },
