@@ -41,3 +41,8 @@ export class UnavailableError extends Error {
     super(`${what}: the database is not available at the moment, try again`, options)
   }
 }
+
+/** Others keep moving what a caller wants to change, or too many wait for the same. Nothing was done; the same call can be made again. */
+export class BusyError extends Error {
+  override name = 'BusyError'
+}

@@ -36,6 +36,7 @@ export function createMetrics() {
       registers,
     }),
     slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
+    busySessions: counter('busy_sessions', 'Calls refused because too many waited to change the same session'),
     unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
     /** `why`: `first bytes`, `crowd` or `unread`. */
     endedConnections: new Counter({

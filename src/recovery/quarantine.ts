@@ -5,7 +5,8 @@ import type { Tx } from '../db.ts'
 import { type AppendRequest, appendIn } from '../event-log.ts'
 import { type ExecutionPhase, event, type NewEvent, type QuarantineAction } from '../events.ts'
 import { type Core, wake } from '../runner/core.ts'
-import { decideAgainMax, type Outcome } from '../runner/outcomes.ts'
+import { again, decideAgain } from '../runner/decide-again.ts'
+import type { Outcome } from '../runner/outcomes.ts'
 import { isLookable } from '../runner/rules.ts'
 import { interruptedByUser, readOpen } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
@@ -26,10 +27,12 @@ export async function resolveQuarantine(
   tenant: string,
   { id, action }: { id: string; action: QuarantineAction },
 ): Promise<Resolved> {
-  for (let look = 0; look < decideAgainMax; look++) {
-    const entry = isLookable(id) ? await core.db.quarantine.findFirst({ where: { id, session: { tenant } } }) : null
-    if (entry === null) return notFound(id, `there is no quarantine entry ${id}`)
-    const { sessionId, executionId } = entry
+  const find = () => core.db.quarantine.findFirst({ where: { id, session: { tenant } } })
+  const found = isLookable(id) ? await find() : null
+  if (found === null) return notFound(id, `there is no quarantine entry ${id}`)
+  const { sessionId, executionId } = found
+  return decideAgain(core, { tenant, sessionId }, async (): Promise<Resolved | typeof again> => {
+    const entry = (await find())!
     if (entry.resolvedAt !== null) {
       if (entry.action !== action) return notFound(id, `${id} was resolved by ${entry.action} already`)
       return { type: 'ResolveQuarantinePayload', sessionId }
@@ -46,14 +49,13 @@ export async function resolveQuarantine(
       return (await appendIn(tx, request, core.owner)).kind
     })
     // Anything else: the session or the claim moved. Look again, first at the entry itself.
-    if (kind !== 'appended') continue
+    if (kind !== 'appended') return again
     core.doorbell.ring([sessionId])
     core.log.info({ sessionId, executionId, action }, 'quarantine resolved')
     // What was admitted meanwhile, or goes on now, need not wait for a scan.
     wake(core, sessionId)
     return { type: 'ResolveQuarantinePayload', sessionId }
-  }
-  throw new Error(`the session of ${id} moved ${decideAgainMax} times while it was resolved`)
+  })
 }
 
 /** The append that resolves the entry; null if somebody has resolved it since. */

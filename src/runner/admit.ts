@@ -6,7 +6,8 @@ import { type Attachment, type Delivery, event } from '../events.ts'
 import type { Input } from '../generated/prisma/client.ts'
 import { checkAttachment } from './attachment.ts'
 import { type Core, wake } from './core.ts'
-import { decideAgainMax, invalidInput, type Outcome, sessionNotFound } from './outcomes.ts'
+import { again, decideAgain } from './decide-again.ts'
+import { invalidInput, type Outcome, sessionNotFound } from './outcomes.ts'
 import { brokenIdRule, brokenTextRule, tooLongRule, unstorableRule } from './rules.ts'
 import { findSession } from './sessions.ts'
 
@@ -90,11 +91,20 @@ export const promptConflict = (
   differingFields: fields,
 })
 
-/** Refuses a further pending input beyond the limit. */
-export async function pendingLimit(core: Core, sessionId: string): Promise<Outcome<'LimitExceededError'> | null> {
+/** So close to the limit an admission is stored only if nothing came in between; other processes admit one at a time each. */
+const nearLimit = 64
+
+/**
+ * Refuses a further pending input beyond the limit. Read after the session: near the limit the append has to expect its seq, so that of two
+ * admissions at once only one takes the last place.
+ */
+export async function pendingLimit(
+  core: Core,
+  sessionId: string,
+): Promise<{ near: boolean } | Outcome<'LimitExceededError'>> {
   const { pendingInputs } = core.config.limits
   const pending = await core.db.input.count({ where: { sessionId, state: 'PENDING' }, take: pendingInputs })
-  if (pending < pendingInputs) return null
+  if (pending < pendingInputs) return { near: pending + nearLimit > pendingInputs }
   const message = `at most ${pendingInputs} inputs can wait in one session`
   return { type: 'LimitExceededError', message, limit: 'pendingInputs', retryAfterMs: null }
 }
@@ -111,7 +121,7 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
   const checked = await checkRequest(input, request)
   if (checked.type !== 'fits') return checked
 
-  for (let look = 0; look < decideAgainMax; look++) {
+  return decideAgain(core, { tenant, sessionId }, async (): Promise<AdmitOutcome | typeof again> => {
     const session = await findSession(core, tenant, sessionId)
     if (session === null) return sessionNotFound(sessionId)
     const stored = await core.db.input.findUnique({ where: { id: messageId } })
@@ -131,29 +141,26 @@ export async function admitPrompt(core: Core, tenant: string, input: AdmitPrompt
         events: [event('prompt.execution_requested', { messageId })],
         expectedSeq: session.seq,
       })
-      if (asked.kind === 'appended') {
-        wake(core, sessionId)
-        return admission('ALREADY_ADMITTED', true)
-      }
-      continue
+      if (asked.kind !== 'appended') return again
+      wake(core, sessionId)
+      return admission('ALREADY_ADMITTED', true)
     }
 
     const tooLarge = checkSize(core, request.text, checked.bytes)
     if (tooLarge !== null) return tooLarge
     const limit = await pendingLimit(core, sessionId)
-    if (limit !== null) return limit
+    if ('type' in limit) return limit
     const outcome = await core.eventLog.append({
       sessionId,
       events: [event('prompt.admitted', { messageId, inputKind: 'PROMPT', ...request, requestExecution: resume })],
+      ...(limit.near ? { expectedSeq: session.seq } : {}),
     })
-    if (outcome.kind === 'appended') {
-      if (resume) wake(core, sessionId)
-      return { type: 'PromptAdmission', outcome: 'ADMITTED', messageId, executionRequested: resume }
-    }
     // The id was taken in between: by this very call sent twice, or by another. Compare with what is there now: every message under an id
     // that a client can make was an input first.
-  }
-  throw new Error(`the admission of ${messageId} found the session moved ${decideAgainMax} times`)
+    if (outcome.kind !== 'appended') return again
+    if (resume) wake(core, sessionId)
+    return { type: 'PromptAdmission', outcome: 'ADMITTED', messageId, executionRequested: resume }
+  })
 }
 
 type AdmissionOutcome = Extract<AdmitOutcome, { type: 'PromptAdmission' }>['outcome']

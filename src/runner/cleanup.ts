@@ -4,6 +4,7 @@
 import { retrying } from '../db.ts'
 import { event, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
+import { again, ownerDecides } from './decide-again.ts'
 import type { Hold } from './hold.ts'
 import { interruptedByUser, readOpen, settleOpen } from './settle-open.ts'
 
@@ -11,13 +12,12 @@ const stillRuns: StepError = {
   code: 'OUTCOME_UNKNOWN',
   message: 'interrupted, but the tool did not stop; what it did is not known',
 }
-const decideAgainMax = 20
 
 /** Settles an interrupted execution. `ignoring`: calls whose tools did not stop within the grace. Throws if it cannot be written. */
 export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<string>): Promise<void> {
   const { sessionId, executionId } = hold
   hold.closing = true
-  for (let look = 0; look < decideAgainMax; look++) {
+  await ownerDecides(core, sessionId, async () => {
     const open = await retrying(() => readOpen(core.db, sessionId))
     const outcome = await core.eventLog.append({
       sessionId,
@@ -35,9 +35,7 @@ export async function cleanUp(core: Core, hold: Hold, ignoring: ReadonlySet<stri
       expectedSeq: open.seq,
       claim: { kind: 'remove' },
     })
-    if (outcome.kind === 'stale') continue
     // Fenced: taken over, which settles it too.
-    return
-  }
-  throw new Error(`the interrupt of ${executionId} could not be settled: the session moved ${decideAgainMax} times`)
+    return outcome.kind === 'stale' ? again : null
+  })
 }

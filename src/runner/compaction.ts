@@ -196,6 +196,7 @@ async function runCompaction(
     return 'failed'
   }
   if (!(await write(core, hold, started, begin))) return 'stale'
+  hold.begun()
   let end: NewEvent
   let problem: StepError | null = null
   try {

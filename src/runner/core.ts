@@ -12,6 +12,7 @@ import type { Clock } from './clock.ts'
 import type { FailedDrain } from './hold.ts'
 import type { Leases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
+import type { Turns } from './turns.ts'
 import type { Coordinator } from './wake.ts'
 
 export interface Core {
@@ -33,6 +34,8 @@ export interface Core {
    */
   promotedBytesMax: number
   leases: Leases
+  /** Whose turn it is to decide on a session. */
+  turns: Turns
   coordinator: Coordinator
   /** Recovery's way to settle the claim of a drain that failed; says whether the session is to be looked at again. Throws what the database refuses. */
   settleFailedDrain(failed: FailedDrain): Promise<boolean>

@@ -13,6 +13,7 @@ import { drain } from './drain.ts'
 import type { FailedDrain } from './hold.ts'
 import { type Alive, createLeases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
+import { createTurns } from './turns.ts'
 import { createCoordinator } from './wake.ts'
 
 export interface CreateCoreOptions {
@@ -101,6 +102,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     tools,
     promotedBytesMax: 32 * 1024 * 1024,
     leases,
+    turns: createTurns({ refused: () => metrics.busySessions.inc() }),
     coordinator,
     settleFailedDrain: (failed) => options.settleFailedDrain(core, failed),
     stopping,

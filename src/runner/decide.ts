@@ -6,8 +6,9 @@ import { event, type InteractionState, type JsonValue, type NewEvent, type StepE
 import type { Interaction } from '../generated/prisma/client.ts'
 import { decidedError } from './asked.ts'
 import { type Core, wake } from './core.ts'
+import { again, decideAgain } from './decide-again.ts'
 import { readWork } from './eligible.ts'
-import { decideAgainMax, invalidInput, type Outcome } from './outcomes.ts'
+import { invalidInput, type Outcome } from './outcomes.ts'
 import { brokenTextRule, isLookable, storableJson } from './rules.ts'
 import { readOpen, settleOpen } from './settle-open.ts'
 
@@ -62,15 +63,18 @@ async function settle(
   interactionId: string,
   decide: (row: Interaction) => Settled | Outcome<'InvalidInputError'>,
 ): Promise<Decision> {
-  for (let look = 0; look < decideAgainMax; look++) {
-    const found = isLookable(interactionId)
-      ? await core.db.interaction.findFirst({ where: { id: interactionId, session: { tenant } } })
-      : null
-    if (found === null) {
-      const message = `there is no interaction ${interactionId}`
-      return { type: 'InteractionNotFoundError', message, interactionId }
-    }
-    const { sessionId } = found
+  const found = isLookable(interactionId)
+    ? await core.db.interaction.findFirst({
+        where: { id: interactionId, session: { tenant } },
+        select: { sessionId: true },
+      })
+    : null
+  if (found === null) {
+    const message = `there is no interaction ${interactionId}`
+    return { type: 'InteractionNotFoundError', message, interactionId }
+  }
+  const { sessionId } = found
+  return decideAgain(core, { tenant, sessionId }, async (): Promise<Decision | typeof again> => {
     const work = await readWork(core.db, sessionId)
     if (work === null) throw new Error(`session ${sessionId} is gone`)
     // Read after the seq that the append expects: whoever decides from here on makes that stale.
@@ -86,14 +90,14 @@ async function settle(
     const decided = event('interaction.settled', { interactionId, ...payload, ...(stops ? { stops } : {}) })
     if (!stops) {
       const outcome = await core.eventLog.append({ sessionId, events: [decided], expectedSeq: work.seq })
-      if (outcome.kind !== 'appended') continue
+      if (outcome.kind !== 'appended') return again
       wake(core, sessionId)
       return { type: 'InteractionPayload', interactionId }
     }
     if (work.claim === null || work.claim.phase === 'CANCELLED') {
       const events = await stopUnclaimed(core, row, decided, settled)
       const outcome = await core.eventLog.append({ sessionId, events, expectedSeq: work.seq, unclaimed: true })
-      if (outcome.kind !== 'appended') continue
+      if (outcome.kind !== 'appended') return again
       return { type: 'InteractionPayload', interactionId }
     }
     // Somebody runs the rest of the step: the same commit stops it, and its owner settles the declined tool with it (ASK-21).
@@ -108,12 +112,11 @@ async function settle(
       expectedSeq: work.seq,
       ...(isCancelling ? {} : { claim: { kind: 'move', to: 'CANCELLING' } }),
     })
-    if (outcome.kind !== 'appended') continue
+    if (outcome.kind !== 'appended') return again
     const hold = core.leases.heldBy(sessionId)
     if (hold?.executionId === executionId) hold.end('cancelled')
     return { type: 'InteractionPayload', interactionId }
-  }
-  throw new Error(`the session of ${interactionId} moved ${decideAgainMax} times while it was decided`)
+  })
 }
 
 const wrongKind = (row: Interaction) =>

@@ -10,8 +10,9 @@ import { newExecutionId } from '../ids.ts'
 import { withLogFields } from '../log.ts'
 import type { Link } from '../tracing.ts'
 import { cleanUp } from './cleanup.ts'
-import { compact } from './compaction.ts'
+import { type Compacted, compact } from './compaction.ts'
 import type { Core } from './core.ts'
+import { lineOfOwner } from './decide-again.ts'
 import { atBoundary, type Boundary, isEligible, isOwed, readWork, type Work } from './eligible.ts'
 import { giveUp } from './give-up.ts'
 import { createHold, type Hold, HoldEnded, reading } from './hold.ts'
@@ -21,35 +22,42 @@ import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep, type StepRe
 
 /** How often a decision is taken again because the session moved; each time somebody else made progress. */
 const decideAgainMax = 1000
+/** After so many looks in a row that were in vain the callers of this process wait until one has decided. */
+const staleMax = 3
 
 /** Claims the session if it has work. Null: nothing to do, or somebody else has it. */
 async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
   for (let look = 0; look < decideAgainMax; look++) {
     if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null
-    let work: Work | null
     try {
-      work = await retrying(() => readWork(core.db, sessionId), core.stopping)
+      const line = await lineOfOwner(core, sessionId, core.stopping)
+      const found = await core.turns.take(line, 'owner', () => claimOnce(core, sessionId))
+      if (found !== 'stale') return found
     } catch (thrown) {
       if (core.stopping.aborted) return null
       throw thrown
     }
-    if (work === null || !isEligible(work)) return null
-    const { owner } = core
-    const hold = createHold(sessionId, newExecutionId(), owner)
-    const sentAt = performance.now()
-    const outcome = await core.eventLog.append({
-      sessionId,
-      events: [event('execution.started', { executionId: hold.executionId })],
-      expectedSeq: work.seq,
-      claim: { kind: 'acquire', executionId: hold.executionId, owner, leaseMs: core.config.leaseMs },
-    })
-    if (outcome.kind === 'appended') {
-      core.leases.add(hold, sentAt)
-      return hold
-    }
-    if (outcome.kind !== 'stale') return null
   }
   return null
+}
+
+async function claimOnce(core: Core, sessionId: string): Promise<Hold | null | 'stale'> {
+  const work = await retrying(() => readWork(core.db, sessionId), core.stopping)
+  if (work === null || !isEligible(work)) return null
+  const { owner } = core
+  const hold = createHold(sessionId, newExecutionId(), owner)
+  const sentAt = performance.now()
+  const outcome = await core.eventLog.append({
+    sessionId,
+    events: [event('execution.started', { executionId: hold.executionId })],
+    expectedSeq: work.seq,
+    claim: { kind: 'acquire', executionId: hold.executionId, owner, leaseMs: core.config.leaseMs },
+  })
+  if (outcome.kind === 'appended') {
+    core.leases.add(hold, sentAt)
+    return hold
+  }
+  return outcome.kind === 'stale' ? 'stale' : null
 }
 
 /**
@@ -88,6 +96,8 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
   let steps = 0
   let hasCompacted = false
   let ignoring: ReadonlySet<string> = new Set()
+  /** Looks in a row that found the session moved by the time they had decided. */
+  let stale = 0
   for (let look = 0; ; look++) {
     if (hold.ended === 'cancelled') {
       await cleanUp(core, hold, ignoring)
@@ -99,7 +109,10 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     if (look > decideAgainMax + steps * decideAgainMax)
       throw new Error('the session moves faster than it can be decided on')
 
+    hold.begun = () => {}
     try {
+      // Callers decide faster than a request is prepared. Where they come without end they wait for this one now: it would never get to its step.
+      if (stale++ >= staleMax) hold.begun = await core.turns.hold(await lineOfOwner(core, sessionId, hold.signal))
       const work = await reading(hold, () => readWork(core.db, sessionId))
       if (work === null) throw new Error(`session ${sessionId} is gone`)
       // A step that waits for people is taken up where it stands; no boundary is reached before it has ended.
@@ -110,7 +123,7 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
       // A process that stops begins nothing more; what is over is still settled by the one that ran it.
       if (core.stopping.aborted && boundary.kind !== 'rest') return 'leaving'
       if (boundary.kind === 'compact') {
-        await runCompaction(core, hold, work, boundary.input.id)
+        if ((await runCompaction(core, hold, work, boundary.input.id)) !== 'stale') stale = 0
         continue
       }
       if (boundary.kind === 'rest') {
@@ -121,11 +134,14 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
         if ((await settle(core, hold, work, 'RELEASED')) === 'done') return 'again'
         continue
       }
+      // Its tools and people may take any time.
+      if (openStep !== null) hold.begun()
       const result: StepResult =
         openStep === null
           ? await runStep(core, hold, work, boundary.promote, retry, !hasCompacted)
           : await resumeStep(core, hold, openStep.messageId)
       if (result.kind === 'settled' || result.kind === 'retry') steps++
+      if (result.kind !== 'stale') stale = 0
       // One automatic compaction a boundary: then the step is tried, whatever came of it.
       hasCompacted = result.kind === 'compacted' || (result.kind === 'stale' && hasCompacted)
       const next = await afterStep(core, hold, result)
@@ -135,19 +151,23 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     } catch (thrown) {
       // The next look says how the hold ended.
       if (!(thrown instanceof HoldEnded)) throw thrown
+    } finally {
+      hold.begun()
     }
   }
 }
 
 /** A compaction request, alone at its boundary. If this process dies in it, only a step that is owed goes on. */
-async function runCompaction(core: Core, hold: Hold, work: Work, id: string): Promise<void> {
+async function runCompaction(core: Core, hold: Hold, work: Work, id: string): Promise<Compacted> {
   const model = core.models.resolve(work.model)
   const moveTo = work.stepOwed ? 'CONTINUE' : 'SAFE'
   try {
-    await compact(core, hold, model, { request: { id }, expectedSeq: work.seq, isForStep: work.stepOwed, moveTo })
+    const options = { request: { id }, expectedSeq: work.seq, isForStep: work.stepOwed, moveTo } as const
+    return await compact(core, hold, model, options)
   } catch (thrown) {
     // The loop looks at how the hold ended.
     if (!(thrown instanceof HoldEnded)) throw thrown
+    return 'failed'
   }
 }
 

@@ -30,6 +30,8 @@ export interface Hold {
   phase: ExecutionPhase
   /** The owner is giving the claim back itself: its absence is no loss. */
   closing: boolean
+  /** What was decided at a boundary is written: whoever waited for it may go on. Calling it again does nothing. */
+  begun: () => void
   /** Aborts with HoldEnded as its reason. */
   readonly signal: AbortSignal
   /** Null while the claim is believed to be held. The first reason counts, except that `lost` overrides. */
@@ -55,6 +57,7 @@ export function createHold(sessionId: string, executionId: string, owner: string
     owner,
     phase: 'READY',
     closing: false,
+    begun() {},
     signal: controller.signal,
     get ended() {
       return ended

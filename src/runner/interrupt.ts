@@ -7,17 +7,21 @@
 
 import { type ClaimRow, readClaim } from '../claim.ts'
 import type { Tx } from '../db.ts'
-import { AppendRefusedError } from '../errors.ts'
+import { AppendRefusedError, BusyError } from '../errors.ts'
 import { event, type NewEvent, type StepError } from '../events.ts'
 import type { Core } from './core.ts'
+import { again, decideAgain } from './decide-again.ts'
 import { isOwed, readWork, type Work } from './eligible.ts'
-import { decideAgainMax, type Outcome, sessionNotFound } from './outcomes.ts'
+import { type Outcome, sessionNotFound } from './outcomes.ts'
 import { isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
 import { interruptedByUser, type OpenRows, readOpen, settleOpen } from './settle-open.ts'
 
 /** How long the mutation waits for the owner's cleanup. */
 export const interruptDeadlineMs = 30_000
+
+/** Each look more means that a lease ran out and was renewed after all. */
+const looksMax = 100
 
 const unknown: StepError = {
   code: 'OUTCOME_UNKNOWN',
@@ -176,7 +180,9 @@ export async function interruptSession(
 ): Promise<InterruptOutcome> {
   const deadline = performance.now() + interruptDeadlineMs
   let stoppedExecution: string | null = null
-  for (let look = 0; look < decideAgainMax; look++) {
+
+  /** One look: an answer, or the execution whose owner has been asked to stop. */
+  async function decide(): Promise<InterruptOutcome | { asked: string } | typeof again> {
     if ((await findSession(core, tenant, sessionId)) === null) return sessionNotFound(sessionId)
     const claim = await readClaim(core.db, sessionId)
     if (stoppedExecution !== null && claim?.executionId !== stoppedExecution) return answer(sessionId, true)
@@ -186,25 +192,29 @@ export async function interruptSession(
     if (work === null) return sessionNotFound(sessionId)
     if (claim === null) {
       const done = await interruptUnclaimed(core, sessionId, work)
-      if (done !== 'again') return answer(sessionId, done === 'done')
-      continue
+      return done === 'again' ? again : answer(sessionId, done === 'done')
     }
     if (await isLapsed(core, claim)) {
       try {
-        if (await takeOver(core, claim)) return answer(sessionId, true)
+        return (await takeOver(core, claim)) ? answer(sessionId, true) : again
       } catch (thrown) {
         // It is durable that this stops; what refuses the end of it is set aside, for a person.
         if (stoppedExecution === null || !(thrown instanceof AppendRefusedError)) throw thrown
         core.log.error({ err: thrown, sessionId, executionId: claim.executionId }, 'an interrupt could not be settled')
         return pendingAnswer(sessionId, claim.executionId)
       }
-      continue
     }
-    if (!(await requestCancel(core, claim, work))) continue
-    stoppedExecution = claim.executionId
-    const waited = await untilSettled(core, sessionId, claim.executionId, deadline)
-    if (waited === 'settled') return answer(sessionId, true)
-    if (waited === 'pending') return pendingAnswer(sessionId, claim.executionId)
+    return (await requestCancel(core, claim, work)) ? { asked: claim.executionId } : again
   }
-  throw new Error(`${sessionId} moved ${decideAgainMax} times while it was interrupted`)
+
+  for (let look = 0; look < looksMax; look++) {
+    // Others have their turn while the owner stops: what is waited for is the owner's, and it needs one itself.
+    const decided = await decideAgain(core, { tenant, sessionId, rank: 'interrupt' }, decide)
+    if ('type' in decided) return decided
+    stoppedExecution = decided.asked
+    const waited = await untilSettled(core, sessionId, decided.asked, deadline)
+    if (waited === 'settled') return answer(sessionId, true)
+    if (waited === 'pending') return pendingAnswer(sessionId, decided.asked)
+  }
+  throw new BusyError(`the claim of ${sessionId} lapsed ${looksMax} times while it was interrupted`)
 }

@@ -52,6 +52,3 @@ export const invalidInput = (field: string, rule: string): Outcome<'InvalidInput
   message: `${field}: ${rule}`,
   field,
 })
-
-/** A decision is taken again when the session moved under it, at most this often: each time somebody else made progress. */
-export const decideAgainMax = 100

@@ -3,7 +3,8 @@
 import { type Delivery, event, type NewEvent } from '../events.ts'
 import type { Input } from '../generated/prisma/client.ts'
 import type { Core } from './core.ts'
-import { decideAgainMax, invalidInput, type Outcome, sessionChanged, sessionNotFound } from './outcomes.ts'
+import { again, decideAgain } from './decide-again.ts'
+import { invalidInput, type Outcome, sessionChanged, sessionNotFound } from './outcomes.ts'
 import { brokenIdRule, isLookable } from './rules.ts'
 import { findSession } from './sessions.ts'
 
@@ -35,7 +36,7 @@ async function changePending(
 ): Promise<PromptChange> {
   const idRule = brokenIdRule('ses_', sessionId)
   if (idRule !== null) return invalidInput('sessionId', idRule)
-  for (let look = 0; look < decideAgainMax; look++) {
+  return decideAgain(core, { tenant, sessionId }, async (): Promise<PromptChange | typeof again> => {
     const session = await findSession(core, tenant, sessionId)
     if (session === null) return sessionNotFound(sessionId)
     if (ifSeq != null && ifSeq !== session.seq) return sessionChanged(sessionId, session.seq)
@@ -47,9 +48,8 @@ async function changePending(
     if (decided === 'done') return { type: 'PromptChangePayload', messageId }
     if (!('payload' in decided)) return decided
     const outcome = await core.eventLog.append({ sessionId, events: [decided], expectedSeq: session.seq })
-    if (outcome.kind === 'appended') return { type: 'PromptChangePayload', messageId }
-  }
-  throw new Error(`${sessionId} moved ${decideAgainMax} times while ${messageId} was changed`)
+    return outcome.kind === 'appended' ? { type: 'PromptChangePayload', messageId } : again
+  })
 }
 
 /** Takes a pending input back: it is never promoted. Repeated, it says the same. */

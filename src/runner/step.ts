@@ -3,7 +3,8 @@
 //   prepare → [promotions, step.started, claim to UNKNOWN] → request → every event to the ledger, each call dispatched as it completes
 //   → the stream's real end → tools settled → classified once → terminal and the claim's move, or a notice and another attempt
 
-import { databaseNow } from '../db.ts'
+import { setTimeout as pause } from 'node:timers/promises'
+import { backoffMs, databaseNow } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { ClaimMove } from '../event-log.ts'
 import { event, type NewEvent, noUsage, type StepError, type StepErrorCode, type Usage } from '../events.ts'
@@ -125,6 +126,7 @@ export async function runStep(
     claim: { kind: 'move', to: 'UNKNOWN', messageId },
     ...(isSameMessage ? {} : { expectedSeq: work.seq }),
   })
+  hold.begun()
   if (begun.kind === 'stale') return { kind: 'stale' }
   if (begun.kind !== 'appended') {
     await fenceFailed(core, hold, 'step')
@@ -474,6 +476,8 @@ async function settleStep(
     const { seq, open } = await tools.settled()
     const result = await carryOut(core, hold, messageId, evidence(open), tools.isAsking() ? seq : undefined)
     if (result.kind !== 'stale') return result
+    // Callers that come without end rest now and then (turns.ts): one of these looks falls into that.
+    await pause(backoffMs(look))
   }
   throw new Error(`the step ${messageId} could not be settled: the session moved ${decideAgainMax} times`)
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type ExecutionResult, GraphQLError } from 'graphql'
 import { isAsyncIterable, type Plugin } from 'graphql-yoga'
 import { isTransient } from '../db.ts'
-import { asError, UnavailableError } from '../errors.ts'
+import { asError, BusyError, UnavailableError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Context } from './context.ts'
 
@@ -13,7 +13,8 @@ function surpriseIn(error: unknown): Error | undefined {
   return current instanceof GraphQLError ? undefined : asError(current)
 }
 
-const isUnavailable = (surprise: Error) => surprise instanceof UnavailableError || isTransient(surprise)
+const isUnavailable = (surprise: Error) =>
+  surprise instanceof UnavailableError || surprise instanceof BusyError || isTransient(surprise)
 
 /** The code under which an error goes out. */
 export function codeOf(error: unknown): string {
@@ -32,14 +33,16 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
   // What is left without a code is a value that does not fit its type.
   if (!surprise) return outer?.extensions.code ? outer : coded(outer!, 'BAD_USER_INPUT')
   const unavailable = isUnavailable(surprise)
-  log.error(
-    { requestId, path: outer?.path?.join('.'), err: surprise },
-    unavailable ? 'database unavailable' : 'unexpected error',
-  )
+  const busy = surprise instanceof BusyError
+  const path = outer?.path?.join('.')
+  if (busy) log.warn({ requestId, path, err: surprise }, 'a session is too busy')
+  else log.error({ requestId, path, err: surprise }, unavailable ? 'database unavailable' : 'unexpected error')
   return new GraphQLError(
-    unavailable
-      ? 'The database is not available at the moment, try again.'
-      : 'Unexpected error; the log of the server has it under this request id.',
+    busy
+      ? 'Too many calls change this session at the same time; this one changed nothing, try again.'
+      : unavailable
+        ? 'The database is not available at the moment, try again.'
+        : 'Unexpected error; the log of the server has it under this request id.',
     {
       nodes: outer?.nodes,
       path: outer?.path,

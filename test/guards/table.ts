@@ -4,6 +4,7 @@
 import type { Guard } from './mutant.ts'
 import { bytesGuards } from './table-bytes.ts'
 import { edge } from './table-edge.ts'
+import { fairGuards } from './table-fair.ts'
 import { foreignGuards } from './table-foreign.ts'
 import { lockGuards } from './table-locks.ts'
 import { proofGuards } from './table-proofs.ts'
@@ -208,9 +209,9 @@ const owners: Guard[] = [
     id: 'acquire-seq',
     file: 'src/runner/drain.ts',
     find: `expectedSeq: work.seq,
-      claim: { kind: 'acquire'`,
+    claim: { kind: 'acquire'`,
     replace: `...HIT({}),
-      claim: { kind: 'acquire'`,
+    claim: { kind: 'acquire'`,
     keeps: 'a drain from starting over work that was withdrawn, interrupted or parked since it looked',
     tests: [['decided-again.test.ts', 'the start of an execution']],
   },
@@ -642,6 +643,7 @@ export const guards: readonly Guard[] = [
   ...proofGuards,
   ...bytesGuards,
   ...edge,
-  ...lockGuards,
+  ...fairGuards,
   ...foreignGuards,
+  ...lockGuards,
 ]

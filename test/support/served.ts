@@ -11,6 +11,7 @@ import { createMetrics } from '../../src/metrics.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { createModelRegistry } from '../../src/runner/models/registry.ts'
+import { createTurns } from '../../src/runner/turns.ts'
 import { createTestDatabase } from './database.ts'
 
 /** Answer of a GraphQL call. */
@@ -61,6 +62,7 @@ export async function serveLog(
     live: createLiveText({ db, owner }),
     clock: options.clock ?? realClock,
     owner,
+    turns: createTurns(),
     models: createModelRegistry({ defaultModel: config.model }),
     // What logs tell of it; nothing here runs.
     tools: new Map([['send', { name: 'send', definition: 'as shown' }]]),
