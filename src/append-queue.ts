@@ -252,6 +252,7 @@ export function createAppendQueue({
     const { prepared } = entry
     const { sessionId } = prepared.request
     let ambiguous = looksUp
+    let isRepeat = false
     let last = cause
     let races = 0
     for (let attempt = 0; attempt < attemptsMax; ) {
@@ -262,9 +263,38 @@ export function createAppendQueue({
           if (found === 'locked') {
             await pauseLocked(entry)
             continue
+    try {
+      for (let attempt = 0; attempt < attemptsMax; attempt++) {
+        if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
+        try {
+          if (ambiguous) {
+            isRepeat = true
+            const found = await lookUp(prepared)
+            ambiguous = false
+            if (found !== null) return finish(entry, found)
           }
           ambiguous = false
           if (found !== null) return found
+          observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
+          const outcome = answer.error === undefined ? outcomeOf(prepared, answer, 0) : null
+          if (outcome?.kind === 'appended') return finish(entry, outcome)
+          // An earlier attempt may have been committed after it was looked for, and be the very thing that this one met.
+          const earlier = isRepeat ? await lookUp(prepared) : null
+          if (earlier !== null) return finish(entry, earlier)
+          if (outcome !== null) return finish(entry, outcome.kind === 'locked' ? { kind: 'missing' } : outcome)
+          const refused = new AppendRefusedError(
+            sessionId,
+            answer.error!,
+            answer.constraint || null,
+            answer.message ?? '',
+          )
+          // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
+          const isRace = (refused.sqlState === '23505' || isClaimRace(refused)) && races++ === 0
+          if (!isRace && !isTransientState(refused.sqlState)) throw refused
+          last = refused
+        } catch (thrown) {
+          if (!isTransient(thrown)) throw thrown
+          last = asError(thrown)
         }
         const started = performance.now()
         ambiguous = true

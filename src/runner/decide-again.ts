@@ -25,17 +25,19 @@ export const decideAgain = <T>(
   decide: () => Promise<T | typeof again>,
 ): Promise<T> => core.turns.take(lineOf(tenant, sessionId), rank, () => untilDecided(decide))
 
-/** The same for the owner of a run, whose decisions go before those of callers. */
+/** The same for the owner of a run: it decides at once, and where callers were faster it has the next turn. */
 export async function ownerDecides<T>(
   core: Core,
   sessionId: string,
   decide: () => Promise<T | typeof again>,
 ): Promise<T> {
+  const decided = await decide()
+  if (decided !== again) return decided
   return core.turns.take(await lineOfOwner(core, sessionId), 'owner', () => untilDecided(decide))
 }
 
 /** Callers of a session that is not theirs stand in a line of their own, and are told there that there is none. */
-const lineOf = (tenant: string, sessionId: string) => `${tenant} ${sessionId}`
+const lineOf = (tenant: string, sessionId: string) => [tenant, sessionId].join(' ')
 
 /** The line of the callers whose session it is. */
 export async function lineOfOwner(core: Core, sessionId: string, signal?: AbortSignal): Promise<string> {

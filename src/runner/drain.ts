@@ -30,8 +30,12 @@ async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
   for (let look = 0; look < decideAgainMax; look++) {
     if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null
     try {
-      const line = await lineOfOwner(core, sessionId, core.stopping)
-      const found = await core.turns.take(line, 'owner', () => claimOnce(core, sessionId))
+      const claim = () => claimOnce(core, sessionId)
+      // Where callers were faster it has the next turn.
+      const found =
+        look === 0
+          ? await claim()
+          : await core.turns.take(await lineOfOwner(core, sessionId, core.stopping), 'owner', claim)
       if (found !== 'stale') return found
     } catch (thrown) {
       if (core.stopping.aborted) return null

@@ -29,8 +29,8 @@ export const fairGuards: Guard[] = [
   {
     id: 'turns-tenant',
     file: 'src/runner/decide-again.ts',
-    find: "const lineOf = (tenant: string, sessionId: string) => `${tenant} ${sessionId}`",
-    replace: 'const lineOf = (tenant: string, sessionId: string) => (HIT(tenant) && sessionId)',
+    find: "[tenant, sessionId].join(' ')",
+    replace: "HIT([sessionId]).join(' ')",
     keeps: "callers from standing in the line of another tenant's session",
     tests: [['promise-turns.test.ts', 'PROMISE-077']],
   },
@@ -49,5 +49,13 @@ export const fairGuards: Guard[] = [
     replace: 'if (HIT(false)) hold.begun',
     keeps: 'a run from never getting to its step while callers of its process come without end',
     tests: [['promise-turns.test.ts', 'PROMISE-073: a run gets']],
+  },
+  {
+    id: 'late-commit-look-up',
+    file: 'src/append-queue.ts',
+    find: 'const earlier = isRepeat ? await lookUp(prepared) : null',
+    replace: 'const earlier = HIT(null)',
+    keeps: 'an append from being told as refused by what it wrote itself',
+    tests: [['promise-late-commit.test.ts', 'PROMISE-080']],
   },
 ]
