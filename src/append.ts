@@ -214,10 +214,15 @@ export function outcomeOf(
 
 /**
  * Appends inside a caller's Prisma transaction (recovery, design section 9): same function, same rules, committed with the rest.
- * Throws AppendRefusedError on a violated rule; the caller must then let its transaction fail.
+ * Throws AppendRefusedError on a violated rule; the caller must then let its transaction fail. `appendId`: where it has to know its own.
  */
-export async function appendIn(tx: Tx, request: AppendRequest, origin = ''): Promise<AppendOutcome> {
-  const [outcome] = await callIn(tx, [request], origin, true)
+export async function appendIn(
+  tx: Tx,
+  request: AppendRequest,
+  origin = '',
+  appendId = newAppendId(),
+): Promise<AppendOutcome> {
+  const [outcome] = await callIn(tx, [{ ...prepareAppend(request), appendId }], origin, true)
   // Waiting for the lock leaves no "locked": a session that is there has been locked.
   return outcome!.kind === 'locked' ? { kind: 'missing' } : outcome!
 }
@@ -227,14 +232,13 @@ export async function appendIn(tx: Tx, request: AppendRequest, origin = ''): Pro
  * passed over (`locked`). A rule that one of them violates refuses them all, with AppendRefusedError.
  */
 export const appendGroupIn = (tx: Tx, requests: readonly AppendRequest[], origin = '') =>
-  callIn(tx, requests, origin, false)
+  callIn(tx, requests.map(prepareAppend), origin, false)
 
-async function callIn(tx: Tx, requests: readonly AppendRequest[], origin: string, wait: boolean) {
-  const prepared = requests.map(prepareAppend)
+async function callIn(tx: Tx, prepared: readonly PreparedAppend[], origin: string, wait: boolean) {
   const answer = await callAppend(tx, groupParameter(prepared, origin, wait))
   if (answer.error !== undefined) {
-    const [first, second] = requests
-    const what = second === undefined ? first!.sessionId : `${requests.length} sessions`
+    const [first, second] = prepared
+    const what = second === undefined ? first!.request.sessionId : `${prepared.length} sessions`
     throw new AppendRefusedError(what, answer.error, answer.constraint || null, answer.message ?? '')
   }
   return prepared.map((each, i) => outcomeOf(each, answer, i))

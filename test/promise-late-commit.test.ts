@@ -79,7 +79,8 @@ describe('PROMISE-08: an append without an answer', () => {
       let met: Promise<unknown> = Promise.resolve()
       await beside.db.$transaction(async (tx) => {
         await first(tx)
-        met = second()
+        // A Prisma promise is not asked before somebody waits for it.
+        met = (async () => second())()
         // The row is not there yet for whoever looks, and in the way of whoever inserts.
         await eventually('the second waits for the first', async () => {
           const rows = await beside.db.$queryRaw<unknown[]>`

@@ -7,6 +7,7 @@ import type { Core } from './core.ts'
 import { again, decideAgain } from './decide-again.ts'
 import { invalidInput, type Outcome, sessionChanged, sessionNotFound } from './outcomes.ts'
 import { brokenIdRule, brokenTextRule, isLookable } from './rules.ts'
+import { createWithinDay } from './sessions-per-day.ts'
 
 type Maybe<T> = T | null | undefined
 
@@ -18,7 +19,6 @@ export interface CreateSessionInput {
 }
 
 const titleBytesMax = 1000
-const dayMs = 24 * 3600 * 1000
 
 type Invalid = Outcome<'InvalidInputError'>
 
@@ -69,23 +69,6 @@ async function compare(
   return differing.length > 0 ? conflict(differing) : { type: 'CreateSessionPayload', sessionId, created: false }
 }
 
-async function dailyLimit(core: Core, tenant: string): Promise<Outcome<'LimitExceededError'> | null> {
-  const { sessionsPerDay } = core.config.limits
-  const rows = await core.db.$queryRaw<{ made: number; freeInMs: number | null }[]>`
-    SELECT count(*)::int AS made, (EXTRACT(EPOCH FROM min("createdAt") - holdfast_now()) * 1000 + ${dayMs})::float8 AS "freeInMs"
-      FROM (SELECT "createdAt" FROM "Session"
-             WHERE tenant = ${tenant} AND "createdAt" > (SELECT holdfast_now()) - interval '24 hours'
-             ORDER BY "createdAt" DESC LIMIT ${sessionsPerDay}) recent`
-  const { made, freeInMs } = rows[0]!
-  if (made < sessionsPerDay) return null
-  return {
-    type: 'LimitExceededError',
-    message: `at most ${sessionsPerDay} new sessions a day`,
-    limit: 'sessionsPerDay',
-    retryAfterMs: Math.max(0, Math.ceil(freeInMs ?? 0)),
-  }
-}
-
 /** Creates the session, or finds that the same call did already (API-05 to API-08). */
 export async function createSession(
   core: Core,
@@ -99,8 +82,6 @@ export async function createSession(
   if (existing !== null) return existing
   const invalid = checkFields(core, input)
   if (invalid !== null) return invalid
-  const limit = await dailyLimit(core, tenant)
-  if (limit !== null) return limit
   const created = event('session.created', {
     tenant,
     title: input.title ?? null,
@@ -108,7 +89,8 @@ export async function createSession(
     model: input.model ?? core.config.model,
     requestedModel: input.model ?? null,
   })
-  const outcome = await core.eventLog.append({ sessionId, events: [created] })
+  const outcome = await createWithinDay(core, tenant, { sessionId, events: [created] })
+  if ('type' in outcome) return outcome
   if (outcome.kind === 'appended') return { type: 'CreateSessionPayload', sessionId, created: true }
   // Somebody was faster: the same call elsewhere, or another one with this id.
   const other = await compare(core, tenant, input)

@@ -58,4 +58,20 @@ export const fairGuards: Guard[] = [
     keeps: 'an append from being told as refused by what it wrote itself',
     tests: [['promise-late-commit.test.ts', 'PROMISE-080']],
   },
+  {
+    id: 'sessions-per-day-lock',
+    file: 'src/runner/sessions-per-day.ts',
+    find: 'await tx.$executeRaw`SELECT pg_advisory_xact_lock(',
+    replace: 'HIT(0)\n      await tx.$executeRaw`SELECT GREATEST(',
+    keeps: 'the last sessions of a day from being made by many processes at once',
+    tests: [['promise-limits.test.ts', 'PROMISE-210']],
+  },
+  {
+    id: 'pending-inputs-seq',
+    file: 'src/runner/admit.ts',
+    find: '...(limit.near ? { expectedSeq: session.seq } : {}),',
+    replace: '...HIT({}),',
+    keeps: 'the last place of a session that is full from being given to many at once',
+    tests: [['promise-limits.test.ts', 'PROMISE-211']],
+  },
 ]
