@@ -56,6 +56,8 @@ export interface AppendQueue {
 
 interface Entry {
   prepared: PreparedAppend
+  /** An attempt before had no answer: it may still be committed. */
+  isRepeat: boolean
   resolve: (outcome: AppendOutcome) => void
   reject: (error: Error) => void
   /** Since when its session was found locked, and how often. */
@@ -252,57 +254,39 @@ export function createAppendQueue({
     const { prepared } = entry
     const { sessionId } = prepared.request
     let ambiguous = looksUp
-    let isRepeat = false
     let last = cause
     let races = 0
     for (let attempt = 0; attempt < attemptsMax; ) {
       if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
       try {
         if (ambiguous) {
+          entry.isRepeat = true
           const found = await lookUp(prepared)
           if (found === 'locked') {
             await pauseLocked(entry)
             continue
-    try {
-      for (let attempt = 0; attempt < attemptsMax; attempt++) {
-        if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
-        try {
-          if (ambiguous) {
-            isRepeat = true
-            const found = await lookUp(prepared)
-            ambiguous = false
-            if (found !== null) return finish(entry, found)
           }
           ambiguous = false
           if (found !== null) return found
-          observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
-          const outcome = answer.error === undefined ? outcomeOf(prepared, answer, 0) : null
-          if (outcome?.kind === 'appended') return finish(entry, outcome)
-          // An earlier attempt may have been committed after it was looked for, and be the very thing that this one met.
-          const earlier = isRepeat ? await lookUp(prepared) : null
-          if (earlier !== null) return finish(entry, earlier)
-          if (outcome !== null) return finish(entry, outcome.kind === 'locked' ? { kind: 'missing' } : outcome)
-          const refused = new AppendRefusedError(
-            sessionId,
-            answer.error!,
-            answer.constraint || null,
-            answer.message ?? '',
-          )
-          // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
-          const isRace = (refused.sqlState === '23505' || isClaimRace(refused)) && races++ === 0
-          if (!isRace && !isTransientState(refused.sqlState)) throw refused
-          last = refused
-        } catch (thrown) {
-          if (!isTransient(thrown)) throw thrown
-          last = asError(thrown)
         }
         const started = performance.now()
         ambiguous = true
         const answer = await callAppend(db, groupParameter([prepared], origin, waits))
         ambiguous = false
         observe?.({ groupSize: 1, seconds: (performance.now() - started) / 1000 })
-        if (answer.error === undefined) {
-          const outcome = outcomeOf(prepared, answer, 0)
+        const outcome = answer.error === undefined ? outcomeOf(prepared, answer, 0) : null
+        if (entry.isRepeat && outcome?.kind !== 'appended') {
+          // An earlier attempt may have been committed after it was looked for, and be the very thing that this one met.
+          ambiguous = true
+          const earlier = await lookUp(prepared)
+          if (earlier === 'locked') {
+            await pauseLocked(entry)
+            continue
+          }
+          ambiguous = false
+          if (earlier !== null) return earlier
+        }
+        if (outcome !== null) {
           if (outcome.kind !== 'locked') return outcome
           // Waiting for the lock leaves no "locked": a session that is there has been locked.
           if (waits) return { kind: 'missing' }
@@ -310,10 +294,15 @@ export function createAppendQueue({
           continue
         }
         if (waits && answer.error === lockNotAvailable) return { kind: 'locked' }
-        const refused = new AppendRefusedError(sessionId, answer.error, answer.constraint || null, answer.message ?? '')
+        const refused = new AppendRefusedError(
+          sessionId,
+          answer.error!,
+          answer.constraint || null,
+          answer.message ?? '',
+        )
         // A unique violation can be a race for an id, as a claim that moved is one for the claim: on a second look it is a plain outcome.
-        const isRace = (answer.error === '23505' || isClaimRace(refused)) && races++ === 0
-        if (!isRace && !isTransientState(answer.error)) throw refused
+        const isRace = (refused.sqlState === '23505' || isClaimRace(refused)) && races++ === 0
+        if (!isRace && !isTransientState(refused.sqlState)) throw refused
         last = refused
       } catch (thrown) {
         if (!isTransient(thrown)) throw thrown
@@ -329,7 +318,7 @@ export function createAppendQueue({
       return new Promise<AppendOutcome>((resolve, reject) => {
         const prepared = prepareAppend(request)
         if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
-        waiting.push({ prepared, resolve, reject, locked: { since: null, looks: 0 } })
+        waiting.push({ prepared, resolve, reject, locked: { since: null, looks: 0 }, isRepeat: false })
         pump()
       })
     },

@@ -53,8 +53,8 @@ export const fairGuards: Guard[] = [
   {
     id: 'late-commit-look-up',
     file: 'src/append-queue.ts',
-    find: 'const earlier = isRepeat ? await lookUp(prepared) : null',
-    replace: 'const earlier = HIT(null)',
+    find: "if (entry.isRepeat && outcome?.kind !== 'appended') {",
+    replace: 'if (HIT(false)) {',
     keeps: 'an append from being told as refused by what it wrote itself',
     tests: [['promise-late-commit.test.ts', 'PROMISE-080']],
   },
