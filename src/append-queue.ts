@@ -17,7 +17,7 @@ import {
   prepareAppend,
 } from './append.ts'
 import { backoffMs, type Db, isTransient, isTransientState } from './db.ts'
-import { AppendRefusedError, asError, isClaimRace, UnavailableError } from './errors.ts'
+import { AppendRefusedError, asError, isClaimRace, OverloadedError, UnavailableError } from './errors.ts'
 
 const groupSizeMax = 128
 /**
@@ -37,6 +37,8 @@ const lockedMsDefault = 35_000
 const lockNotAvailable = '55P03'
 /** Appends that may wait at once in one process; beyond it callers are told to try again. */
 const queueMax = 20_000
+/** Bytes of those that wait. What the runner writes under its claim is let in all the same: a step can always end. */
+const queueBytesDefault = 128 * 1024 * 1024
 
 export interface AppendQueueOptions {
   db: Db
@@ -46,6 +48,7 @@ export interface AppendQueueOptions {
   observe?: (what: { groupSize: number; seconds: number }) => void
   groupBytesMax?: number
   lockedMs?: number
+  queueBytesMax?: number
 }
 
 export interface AppendQueue {
@@ -83,8 +86,10 @@ export function createAppendQueue({
   observe,
   groupBytesMax = groupBytesDefault,
   lockedMs = lockedMsDefault,
+  queueBytesMax = queueBytesDefault,
 }: AppendQueueOptions): AppendQueue {
   let waiting: Entry[] = []
+  let waitingBytes = 0
   const busy = new Set<string>()
   let groups = 0
   let lockWaiters = 0
@@ -122,6 +127,7 @@ export function createAppendQueue({
     }
     waiting = left
     for (const entry of taken) busy.add(entry.prepared.request.sessionId)
+    waitingBytes -= bytes
     return taken
   }
 
@@ -193,6 +199,7 @@ export function createAppendQueue({
     try {
       await pauseLocked(entry)
       waiting.unshift(entry)
+      waitingBytes += entry.prepared.bytes
     } catch (thrown) {
       entry.reject(asError(thrown))
     }
@@ -318,6 +325,10 @@ export function createAppendQueue({
       return new Promise<AppendOutcome>((resolve, reject) => {
         const prepared = prepareAppend(request)
         if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
+        const { bytes } = prepared
+        if (request.fence === undefined && waitingBytes > 0 && waitingBytes + bytes > queueBytesMax)
+          throw new OverloadedError()
+        waitingBytes += bytes
         waiting.push({ prepared, resolve, reject, locked: { since: null, looks: 0 }, isRepeat: false })
         pump()
       })

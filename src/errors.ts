@@ -46,3 +46,12 @@ export class UnavailableError extends Error {
 export class BusyError extends Error {
   override name = 'BusyError'
 }
+
+/** The process has too much in memory for what was asked. Nothing was done; try again after `retryAfterMs`. */
+export class OverloadedError extends Error {
+  override name = 'OverloadedError'
+  readonly retryAfterMs = 1000
+  constructor() {
+    super('the server has too much to do at the moment, try again')
+  }
+}

@@ -4,6 +4,7 @@ import type { AppendOutcome, AppendRequest } from './append.ts'
 import { createAppendQueue } from './append-queue.ts'
 import type { Db, Tx } from './db.ts'
 import type { Doorbell } from './doorbell.ts'
+import { type PageBounds, readBounded } from './event-pages.ts'
 import { decodeEvent, type StoredEvent } from './events.ts'
 
 export type { AppendOutcome, AppendRequest, ClaimMove, Fence } from './append.ts'
@@ -16,8 +17,11 @@ export interface EventLog {
    * an outcome; throws AppendRefusedError (nothing written) and UnavailableError (try again).
    */
   append(request: AppendRequest): Promise<AppendOutcome>
-  /** Events with seq > after, in order, at most `limit`. Throws UnknownEventError. `db`: read inside this transaction. */
-  read(sessionId: string, after: number, limit: number, db?: Tx): Promise<StoredEvent[]>
+  /**
+   * Events with seq > after, in order, at most `limit`. Throws UnknownEventError. `db`: read inside this transaction. With `bounds` a page holds small
+   * events only, or one large one for which there was room.
+   */
+  read(sessionId: string, after: number, limit: number, db?: Tx, bounds?: PageBounds): Promise<StoredEvent[]>
   /** Resolves when no append waits or is under way. */
   idle(): Promise<void>
 }
@@ -33,7 +37,8 @@ export interface EventLogOptions {
 export function createEventLog({ db, doorbell, origin, observe }: EventLogOptions): EventLog {
   const queue = createAppendQueue({ db, origin, committed: (sessionIds) => doorbell.ring(sessionIds), observe })
 
-  async function read(sessionId: string, after: number, limit: number, tx: Tx = db): Promise<StoredEvent[]> {
+  async function read(sessionId: string, after: number, limit: number, tx: Tx = db, bounds?: PageBounds) {
+    if (bounds !== undefined) return readBounded(tx, sessionId, after, limit, bounds)
     const rows = await tx.event.findMany({
       where: { sessionId, seq: { gt: after } },
       orderBy: { seq: 'asc' },

@@ -37,6 +37,11 @@ export function createMetrics() {
     }),
     slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
     busySessions: counter('busy_sessions', 'Calls refused because too many waited to change the same session'),
+    overloaded: counter('overloaded', 'Reads and prompts refused because the process had too many bytes in memory'),
+    bytesHeld: gauge(
+      'bytes_held',
+      'Bytes of answers, stream pages, replays and prompts in memory, of HOLDFAST_BYTES_MAX',
+    ),
     unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
     /** `why`: `first bytes`, `crowd` or `unread`. */
     endedConnections: new Counter({

@@ -3,10 +3,12 @@
 // reader asks; the doorbell and the live text only say that asking again may be worth it.
 
 import { setMaxListeners } from 'node:events'
+import type { ByteBudget, Release } from './byte-budget.ts'
 import { backoffMs, type Db, isTransient, type Tx } from './db.ts'
 import type { Doorbell } from './doorbell.ts'
-import { UnavailableError } from './errors.ts'
+import { OverloadedError, UnavailableError } from './errors.ts'
 import type { EventLog } from './event-log.ts'
+import type { PageBounds } from './event-pages.ts'
 import type { StoredEvent } from './events.ts'
 import type { LiveText } from './live-text.ts'
 import { createPull, realTimers, type StreamCounts, type Timers } from './pull.ts'
@@ -23,6 +25,8 @@ export interface StreamSources {
   config: { pollMs: number; stallMs: number }
   /** Aborts when the process shuts down: every stream then ends with SERVER_SHUTDOWN. */
   stopping: AbortSignal
+  /** In which large events have to find room. */
+  bytes?: ByteBudget
   metrics?: StreamCounts & { slowConsumers: { inc(): void } }
   clock?: Timers
 }
@@ -36,6 +40,8 @@ export interface SessionStreamOptions {
   whenUnauthenticated?: (then: () => void) => () => void
   /** Moves on while the reader takes something of the item that it has got: a long one over a slow line takes its time. */
   taken?: () => number
+  /** Whose bytes large events are. */
+  holder?: string
   pageSize?: number
 }
 
@@ -54,8 +60,8 @@ export function sessionStream(
   sources: StreamSources,
   options: SessionStreamOptions,
 ): AsyncIterableIterator<StreamItem> {
-  const { db, eventLog, doorbell, live, config, stopping, metrics } = sources
-  const { sessionId, after, signal, whenUnauthenticated, taken = () => 0, pageSize = 200 } = options
+  const { db, eventLog, doorbell, live, config, stopping, bytes, metrics } = sources
+  const { sessionId, after, signal, whenUnauthenticated, taken = () => 0, holder = '', pageSize = 200 } = options
   const clock = sources.clock ?? realTimers
 
   let phase: 'REPLAY' | 'CATCH_UP' | 'LIVE' = 'REPLAY'
@@ -87,10 +93,11 @@ export function sessionStream(
       failures = 0
       return found
     } catch (thrown) {
-      if (!isTransient(thrown)) throw thrown
+      const overloaded = thrown instanceof OverloadedError
+      if (!overloaded && !isTransient(thrown)) throw thrown
       awaySince ??= clock.now()
       if (clock.now() - awaySince >= outageMs)
-        throw new UnavailableError(`the stream of ${sessionId}`, { cause: thrown })
+        throw overloaded ? thrown : new UnavailableError(`the stream of ${sessionId}`, { cause: thrown })
       if (!released)
         cancelRetry = clock.setTimeout(() => {
           cancelRetry = null
@@ -100,14 +107,29 @@ export function sessionStream(
     }
   }
 
+  /** What the page takes of the budget, while its event is on its way to the reader too. */
+  let held: Release = () => {}
+  const bounds: PageBounds = {
+    cut: false,
+    async room(wanted) {
+      held()
+      const release = (await bytes?.take(wanted, { holder })) ?? (() => {})
+      held = release
+      // It may have ended while it waited.
+      if (released) held()
+      return release
+    },
+  }
+
   /** False: the database is away. */
   async function readPage(limit: number): Promise<boolean> {
     // Put down before the read: what commits while it runs rings again.
     rung = false
-    const read = await reading((from) => eventLog.read(sessionId, cursor, limit, from))
+    bounds.cut = false
+    const read = await reading((from) => eventLog.read(sessionId, cursor, limit, from, bounds))
     if (read === undefined) rung = true
     else page = read
-    if (page.length === limit) rung = true
+    if (page.length === limit || bounds.cut) rung = true
     return read !== undefined
   }
 
@@ -230,6 +252,8 @@ export function sessionStream(
       rested,
       pulled() {
         pulls++
+        // What was given before has been sent.
+        if (page.length === 0) held()
         cancelRest?.()
         cancelRest = null
       },
@@ -238,6 +262,7 @@ export function sessionStream(
         for (const stop of stops) stop()
         for (const cancel of [cancelRest, cancelPoll, cancelRetry]) cancel?.()
         page = []
+        held()
       },
     },
     metrics,

@@ -2,10 +2,12 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Db, Tx } from './db.ts'
-import { decodeEvent } from './events.ts'
+import { readEventPage } from './event-pages.ts'
+import { decodeEvent, type EventRow } from './events.ts'
 import { keyOf } from './fold.ts'
 import type { Row, RowTable } from './project.ts'
 import { emptyReplay, type Replayed, replayEvent } from './replay.ts'
+import { rowsInPages, type SizedTable, shortened } from './verify-rows.ts'
 
 export interface Verification {
   consistent: boolean
@@ -16,22 +18,39 @@ export interface Verification {
 
 const differencesMax = 100
 const pageSize = 1000
+const pageBytes = 1024 * 1024
+
+/** Reads rows that have so many bytes; waits for room for them before. */
+export type InRoom = <R>(bytes: number, read: () => Promise<R>) => Promise<R>
 
 /** Replays the log from 0, page by page. Throws UnknownEventError, and AppendRefusedError for a log that contradicts itself. */
-export async function replaySession(db: Tx, sessionId: string): Promise<Replayed> {
+export async function replaySession(db: Tx, sessionId: string, inRoom?: InRoom): Promise<Replayed> {
   const state = emptyReplay()
-  for (let after = 0; ; ) {
-    const rows = await db.event.findMany({
-      where: { sessionId, seq: { gt: after } },
-      orderBy: { seq: 'asc' },
-      take: pageSize,
-    })
-    for (const row of rows) {
-      if (row.seq !== after + 1) throw new Error(`the log of ${sessionId} has no event ${after + 1}`)
-      replayEvent(state, decodeEvent(row))
-      after = row.seq
+  let after = 0
+  const replay = (row: EventRow) => {
+    if (row.seq !== after + 1) throw new Error(`the log of ${sessionId} has no event ${after + 1}`)
+    replayEvent(state, decodeEvent(inRoom === undefined ? row : { ...row, payload: shortened(row.payload) }))
+    after = row.seq
+  }
+  for (;;) {
+    const before = after
+    if (inRoom === undefined) {
+      const where = { sessionId, seq: { gt: after } }
+      const rows = await db.event.findMany({ where, orderBy: { seq: 'asc' }, take: pageSize })
+      for (const row of rows) replay(row)
+      if (rows.length < pageSize) return state
+      continue
     }
-    if (rows.length < pageSize) return state
+    const { events, nextBytes } = await readEventPage(db, sessionId, after, pageSize, pageBytes)
+    for (const event of events) replay(event)
+    if (events.length === 0 && nextBytes !== null) {
+      const where = { sessionId_seq: { sessionId, seq: after + 1 } }
+      await inRoom(nextBytes, async () => replay(await db.event.findUniqueOrThrow({ where })))
+    }
+    if (after > before) continue
+    const beyond = await db.event.findFirst({ where: { sessionId, seq: { gt: after } }, orderBy: { seq: 'asc' } })
+    if (beyond !== null) replay(beyond)
+    return state
   }
 }
 
@@ -66,6 +85,24 @@ function brief(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 
+/** Every projected row of the session, as the tables hold them, its long texts shortened; read in pages of so many bytes. */
+async function shortRows(db: Tx, sessionId: string, inRoom: InRoom): Promise<Record<RowTable, Row[]>> {
+  const where = { sessionId }
+  const read = (table: SizedTable, of: (units: string[]) => Promise<Row[]>) =>
+    rowsInPages(db, table, sessionId, pageBytes, (units, bytes) =>
+      inRoom(bytes, async () => (await of(units)).map(shortened)),
+    )
+  return {
+    Input: await read('Input', (ids) => db.input.findMany({ where: { ...where, id: { in: ids } } })),
+    Message: await read('Message', (ids) => db.message.findMany({ where: { ...where, id: { in: ids } } })),
+    Part: await read('Part', (ids) => db.part.findMany({ where: { ...where, messageId: { in: ids } } })),
+    ToolCall: await read('ToolCall', (ids) => db.toolCall.findMany({ where: { ...where, messageId: { in: ids } } })),
+    Interaction: await read('Interaction', (ids) => db.interaction.findMany({ where: { ...where, id: { in: ids } } })),
+    Recovery: await db.recovery.findMany({ where }),
+    Quarantine: await db.quarantine.findMany({ where }),
+  }
+}
+
 /** Every projected row of the session, as the tables hold them. */
 export async function storedRows(db: Tx, sessionId: string): Promise<Record<RowTable, Row[]>> {
   const where = { sessionId }
@@ -82,22 +119,23 @@ export async function storedRows(db: Tx, sessionId: string): Promise<Record<RowT
 
 /**
  * Compares the replayed log with the tables inside the given transaction, which should be REPEATABLE READ so that both are of one
- * moment. Returns null for an unknown session; a log that cannot be replayed is one difference.
+ * moment. With `inRoom` it reads in small pages and keeps hashes of long texts. Returns null for an unknown session; a log that cannot be replayed is one difference.
  */
-export async function verifyIn(tx: Tx, sessionId: string): Promise<Verification | null> {
+export async function verifyIn(tx: Tx, sessionId: string, inRoom?: InRoom): Promise<Verification | null> {
   const session = await tx.session.findUnique({ where: { id: sessionId } })
   if (session === null) return null
   const differences: string[] = []
   let replayed: Replayed
   try {
-    replayed = await replaySession(tx, sessionId)
+    replayed = await replaySession(tx, sessionId, inRoom)
   } catch (thrown) {
     return { consistent: false, events: session.seq, differences: [String(thrown)] }
   }
   if (replayed.session === null)
     return { consistent: false, events: 0, differences: [`Session ${sessionId}: no events`] }
-  compareRow(`Session ${sessionId}`, replayed.session, session, differences)
-  for (const [table, rows] of Object.entries(await storedRows(tx, sessionId)) as [RowTable, Row[]][]) {
+  compareRow(`Session ${sessionId}`, replayed.session, inRoom === undefined ? session : shortened(session), differences)
+  const stored = inRoom === undefined ? await storedRows(tx, sessionId) : await shortRows(tx, sessionId, inRoom)
+  for (const [table, rows] of Object.entries(stored) as [RowTable, Row[]][]) {
     const expected = new Map(replayed.tables[table])
     for (const row of rows) {
       const key = keyOf(table, row)

@@ -28,6 +28,8 @@ export async function earlierMessages(
     throw new ProblemError(problemOfThrown(thrown), { cause: thrown })
   })
   const problem = problemOfAnswer(answer)
+  if (problem?.code === 'DOCUMENT_TOO_LARGE' && count > 1)
+    return earlierMessages(transport, id, Math.floor(Math.min(200, count) / 2), from, signal)
   if (problem !== null) throw new ProblemError(problem)
   const page = answer.data?.session?.messages
   if (!page) throw new ProblemError({ code: 'NOT_FOUND', message: `there is no session ${id}`, again: false })

@@ -38,6 +38,9 @@ export async function readSnapshot(
     const asked = transport.execute(SessionSnapshotDocument, variables, { signal })
     const answer = await within(answerMs, clock, signal, asked)
     const problem = problemOfAnswer(answer)
+    // Its messages are too large for one answer: fewer of them, the others by their pages.
+    if (problem?.code === 'DOCUMENT_TOO_LARGE' && messages > 1)
+      return readSnapshot(transport, sessionId, Math.floor(messages / 2), signal, clock)
     if (problem !== null) return problem
     return answer.data ? (answer.data.session ?? null) : lost('an answer without data')
   } catch (thrown) {

@@ -88,6 +88,8 @@ export const variables = {
   toolTimeoutMs: milliseconds('HOLDFAST_TOOL_TIMEOUT_MS', 600_000),
   interruptGraceMs: milliseconds('HOLDFAST_INTERRUPT_GRACE_MS', 5_000),
   shutdownGraceMs: milliseconds('HOLDFAST_SHUTDOWN_GRACE_MS', 10_000),
+  queryMs: milliseconds('HOLDFAST_QUERY_MS', 10_000),
+  bytesMax: variable('HOLDFAST_BYTES_MAX', undefined, whole(16_000_000, 1_000_000_000_000, 'bytes')),
   stallMs: milliseconds('HOLDFAST_STALL_MS', 60_000),
   recoveryAttempts: variable('HOLDFAST_RECOVERY_ATTEMPTS', 3, whole(0, 1000)),
   recoveryMaxAgeMs: milliseconds('HOLDFAST_RECOVERY_MAX_AGE_MS', 86_400_000, TEN_YEARS_MS),

@@ -1,5 +1,6 @@
 // What the rooms work with: one object per server, made by the roof (start.ts). A plain record, no container.
 
+import type { ByteBudget } from '../byte-budget.ts'
 import type { Config, Tool } from '../config.ts'
 import type { Db } from '../db.ts'
 import type { Doorbell } from '../doorbell.ts'
@@ -33,6 +34,8 @@ export interface Core {
    * 256 MB there is refused by PostgreSQL; long before that it is much for the memory of both.
    */
   promotedBytesMax: number
+  /** For what is read, and for prompts that come in. */
+  bytes: ByteBudget
   leases: Leases
   /** Whose turn it is to decide on a session. */
   turns: Turns

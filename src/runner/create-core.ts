@@ -1,5 +1,6 @@
 // Puts a core together: the parts of the ground and the runner around one database, for a server (start.ts) and for tests alike.
 
+import { bytesMaxDefault, createByteBudget } from '../byte-budget.ts'
 import type { Config, Tool } from '../config.ts'
 import { connect, type Db } from '../db.ts'
 import { createDoorbell } from '../doorbell.ts'
@@ -73,6 +74,10 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     if (hold === undefined || (executionId !== undefined && hold.executionId !== executionId)) return
     leases.examine(hold).catch((thrown: Error) => warn(thrown, 'claim'))
   }
+  const bytes = createByteBudget(config.bytesMax ?? bytesMaxDefault(), {
+    refused: () => metrics.overloaded.inc(),
+    moved: (held) => metrics.bytesHeld.set(held),
+  })
   const eventLog = createEventLog({
     db,
     doorbell,
@@ -100,6 +105,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     owner,
     models,
     tools,
+    bytes,
     promotedBytesMax: 32 * 1024 * 1024,
     leases,
     turns: createTurns({ refused: () => metrics.busySessions.inc() }),

@@ -6,6 +6,8 @@ import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/prov
 import type { Tx } from '../db.ts'
 import type { Attachment } from '../events.ts'
 import type { Message, Part, ToolCall } from '../generated/prisma/client.ts'
+import { Prisma } from '../generated/prisma/client.ts'
+import { jsonBytes, textBytes } from '../value-size.ts'
 import { attachmentPart } from './attachment.ts'
 import { wireIds, wireName } from './call-names.ts'
 import { type Dialect, dialectOf } from './dialect.ts'
@@ -29,12 +31,45 @@ export interface History {
   instructions: string | null
   messages: HistoryMessage[]
   summary: string | null
+  /** Older messages are not in it: all together would have had too many bytes. */
+  leftOut?: boolean
   /** Automatic compactions since a step ended clean. */
   compactions: number
 }
 
-/** The rows of a session that the model may still see, oldest first. */
-export async function readHistory(db: Tx, sessionId: string): Promise<History> {
+/** Bytes of the messages that one request may carry; no provider takes as many. */
+export const historyBytesMax = 64 * 1024 * 1024
+
+/**
+ * The first of the newest messages that have `bytesMax` together, at least of one; null if the session has none. Lengths are read, not what has
+ * them.
+ */
+async function firstFitting(db: Tx, sessionId: string, from: number, bytesMax: number) {
+  const bytes = (name: string) => textBytes(Prisma.raw(name))
+  const json = (name: string) => jsonBytes(Prisma.raw(name))
+  const rows = await db.$queryRaw<{ seq: number; total: bigint; first: number }[]>`
+    SELECT seq, total, min(seq) OVER () AS first FROM (
+      SELECT s.seq, sum(s.bytes) OVER (ORDER BY s.seq DESC) AS total FROM (
+        SELECT m.seq, ${bytes('m.text')} + ${json('m.attachments')}
+          + COALESCE((SELECT sum(${bytes('p.text')} + ${json('p.state')}) FROM "Part" p
+                       WHERE p."sessionId" = m."sessionId" AND p."messageId" = m.id), 0)
+          + COALESCE((SELECT sum(${json('t.input')} + ${json('t.output')} + ${json('t.state')}) FROM "ToolCall" t
+                       WHERE t."sessionId" = m."sessionId" AND t."messageId" = m.id), 0) AS bytes
+          FROM "Message" m WHERE m."sessionId" = ${sessionId} AND m.seq >= ${from}) s) w
+     ORDER BY seq`
+  const fits = rows.find(({ total }) => Number(total) <= bytesMax) ?? rows.at(-1)
+  return fits === undefined ? null : { seq: fits.seq, bytes: Number(fits.total), leftOut: fits.seq > fits.first }
+}
+
+/**
+ * The rows of a session that the model may still see, oldest first: as many of the newest messages as have `bytesMax` together. `room`: asked for their
+ * bytes before they are read.
+ */
+export async function readHistory(
+  db: Tx,
+  sessionId: string,
+  { bytesMax = historyBytesMax, room }: { bytesMax?: number; room?: (bytes: number) => Promise<unknown> } = {},
+): Promise<History> {
   const session = await db.session.findUniqueOrThrow({
     where: { id: sessionId },
     select: { instructions: true, compactions: true },
@@ -43,13 +78,17 @@ export async function readHistory(db: Tx, sessionId: string): Promise<History> {
     where: { sessionId, kind: 'COMPACTION', status: 'COMPLETED' },
     orderBy: { seq: 'desc' },
   })
+  const from = compaction?.tailSeq ?? 0
+  const fitting = await firstFitting(db, sessionId, from, bytesMax)
+  await room?.(fitting?.bytes ?? 0)
   const messages = await db.message.findMany({
-    where: { sessionId, ...(compaction?.tailSeq == null ? {} : { seq: { gte: compaction.tailSeq } }) },
+    where: { sessionId, seq: { gte: fitting?.seq ?? from } },
     orderBy: { seq: 'asc' },
     include: { parts: { orderBy: { index: 'asc' } }, toolCalls: { orderBy: { index: 'asc' } } },
   })
   const { instructions, compactions } = session
-  return { instructions, messages, summary: compaction?.summary ?? null, compactions }
+  const leftOut = fitting?.leftOut ?? false
+  return { instructions, messages, leftOut, summary: compaction?.summary ?? null, compactions }
 }
 
 type AssistantContent = Extract<LanguageModelV4Message, { role: 'assistant' }>['content']
@@ -119,6 +158,7 @@ export function lowerHistory(history: History, promoted: readonly Promoted[], mo
     prompt.push(...userMessages(text, attachments, lowering.dialect))
   if (history.instructions) prompt.push({ role: 'system', content: history.instructions })
   if (history.summary !== null) say(`Summary of the conversation so far:\n\n${history.summary}`)
+  if (history.leftOut) say('Earlier messages of this conversation are left out here: together they are too large.')
   for (const message of history.messages) {
     if (message.kind === 'USER') say(message.text ?? '', message.attachments as unknown as Attachment[])
     else if (message.kind === 'SYNTHETIC' && !message.hidden) say(message.text ?? '')

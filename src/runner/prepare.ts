@@ -2,6 +2,7 @@
 // The caller appends with the seq that this was read at, so what has changed meanwhile makes it prepare again.
 
 import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
+import type { Release } from '../byte-budget.ts'
 import type { Attachment, JsonValue, StepError } from '../events.ts'
 import { readActivity } from './activity.ts'
 import type { Core } from './core.ts'
@@ -69,6 +70,8 @@ async function fitting(core: Core, sessionId: string, ids: string[]): Promise<nu
   return Math.max(1, rows[0]!.n)
 }
 
+type Preparation = { ok: true; prepared: Prepared } | { ok: false; error: StepError }
+
 /**
  * Prepares one request. A failure for good comes back as a StepError (unknown model, allowance used up); anything thrown is a failure
  * for now. `before` is what the same step asked with earlier: it keeps its instructions.
@@ -79,13 +82,35 @@ export async function prepare(
   work: Work,
   promoted: readonly Promoted[],
   before?: Prepared,
-): Promise<{ ok: true; prepared: Prepared } | { ok: false; error: StepError }> {
+): Promise<Preparation> {
+  let release: Release = () => {}
+  // Counted while it is read and lowered. The runner waits for nobody here: how many sessions run at once is bounded by itself.
+  const room = async (bytes: number) => {
+    release = core.bytes.add(bytes, 'runner')
+  }
+  try {
+    return await prepareIn(room, core, sessionId, work, promoted, before)
+  } finally {
+    release()
+  }
+}
+
+async function prepareIn(
+  room: (bytes: number) => Promise<void>,
+  core: Core,
+  sessionId: string,
+  work: Work,
+  promoted: readonly Promoted[],
+  before?: Prepared,
+): Promise<Preparation> {
   const model = core.models.resolve(work.model)
   if (model === undefined) {
     const message = `the model "${work.model}" is not configured here: set its provider up or choose another with updateSession`
     return { ok: false, error: { code: 'UNKNOWN_MODEL', message } }
   }
-  const rows = await readHistory(core.db, sessionId)
+  const rows = await readHistory(core.db, sessionId, {
+    room,
+  })
   const history = before === undefined ? rows : { ...rows, instructions: before.instructions }
   const startsActivity = promoted.some(({ kind }) => kind === 'PROMPT')
   const { steps: used, calls } = startsActivity ? { steps: 0, calls: [] } : await readActivity(core.db, sessionId)

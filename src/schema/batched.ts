@@ -1,3 +1,4 @@
+import { mustStay, settleAccount } from './account.ts'
 import type { Context } from './context.ts'
 import { refusal } from './refusal.ts'
 
@@ -9,7 +10,10 @@ export const answerItemsMax = 50_000
 const answered = new WeakMap<Context, number>()
 
 /** Each item of a subscription is an answer of its own. */
-export const startAnswer = (context: Context) => void answered.delete(context)
+export function startAnswer(context: Context): void {
+  answered.delete(context)
+  settleAccount(context)
+}
 
 function count(context: Context, entries: number): void {
   const sum = (answered.get(context) ?? 0) + entries
@@ -47,6 +51,7 @@ export function batched<K extends string | { id: string }, V, A = undefined>(
       const places: Batch<K, V>['places'] = new Map()
       const answer = endOfTurn().then(async () => {
         batches.delete(name)
+        mustStay(context)
         const values = await load(context, keys, args)
         for (const { index, waiting } of places.values()) {
           const value = values[index]

@@ -1,5 +1,6 @@
 // What this server offers and how it checks itself.
-import { verifyIn } from '../verify.ts'
+import { type InRoom, verifyIn } from '../verify.ts'
+import { takeRoom } from './account.ts'
 import { builder } from './builder.ts'
 import { refusal } from './refusal.ts'
 
@@ -64,11 +65,16 @@ builder.queryFields((t) => ({
     type: Verification,
     description: 'Replays the log of a session and compares it with the tables. NOT_FOUND if there is no such session.',
     args: { id: t.arg.id({ required: true, description: 'The session.' }) },
-    resolve: async (_root, { id }, { db, tenant }) => {
+    resolve: async (_root, { id }, context) => {
+      const { db, tenant } = context
+      const inRoom: InRoom = async (bytes, read) => {
+        const release = await takeRoom(context, bytes, 2000)
+        return read().finally(release)
+      }
       const known = id.includes('\0')
         ? null
         : await db.session.findFirst({ where: { id, tenant }, select: { id: true } })
-      const verification = known && (await verifyIn(db, id))
+      const verification = known && (await verifyIn(db, id, inRoom))
       if (!verification) throw refusal('NOT_FOUND', `there is no session ${JSON.stringify(id)}`)
       return verification
     },

@@ -6,9 +6,13 @@ import type {
 } from '../events.ts'
 import { builder } from './builder.ts'
 import { Delivery, InputKind, InputState } from './enums.ts'
+import { largeJson, largeText } from './large.ts'
 import { Node } from './node.ts'
 import { sessionOf } from './session-of.ts'
 import { Attachment } from './values.ts'
+
+const textOf = largeText('Input', 'text')
+const attachmentsOf = largeJson<AttachmentShape[]>('Input', 'attachments')
 
 export const SessionInput = builder.prismaObject('Input', {
   name: 'SessionInput',
@@ -23,11 +27,14 @@ export const SessionInput = builder.prismaObject('Input', {
       resolve: (_query, row, _args, context) => sessionOf(context, row.sessionId, undefined),
     }),
     kind: t.field({ type: InputKind, description: 'What it is.', resolve: (row) => row.kind as KindShape }),
-    text: t.exposeString('text', { description: 'Its text, as it was sent.' }),
+    text: t.string({
+      description: 'Its text, as it was sent.',
+      resolve: async (row, _args, context) => (await textOf(row, context)) ?? '',
+    }),
     attachments: t.field({
       type: [Attachment],
       description: 'Its files, as they were sent.',
-      resolve: (row) => row.attachments as unknown as AttachmentShape[],
+      resolve: (row, _args, context) => attachmentsOf(row, context),
     }),
     delivery: t.field({
       type: Delivery,

@@ -2,10 +2,18 @@ import type { InteractionKind as KindShape, InteractionState as StateShape } fro
 import { Prisma } from '../generated/prisma/client.ts'
 import { builder } from './builder.ts'
 import { InteractionKind, InteractionState } from './enums.ts'
+import { largeJson, largeText } from './large.ts'
 import { Node } from './node.ts'
 import { type Instant, rowsOverSessions } from './over-sessions.ts'
 import { connection, cursors, pageOf } from './page.ts'
 import { sessionOf } from './session-of.ts'
+
+const toolInputOf = largeJson('Interaction', 'toolInput')
+const promptOf = largeText('Interaction', 'prompt')
+const optionsOf = largeJson<string[]>('Interaction', 'options')
+const answerOf = largeJson('Interaction', 'answer')
+const feedbackOf = largeText('Interaction', 'feedback')
+const editedInputOf = largeJson('Interaction', 'editedInput')
 
 export const Interaction = builder.prismaObject('Interaction', {
   interfaces: [Node],
@@ -33,26 +41,37 @@ export const Interaction = builder.prismaObject('Interaction', {
     }),
     callId: t.exposeID('callId', { description: 'The tool call that it holds up.' }),
     toolName: t.exposeString('toolName', { description: 'The tool of that call.' }),
-    toolInput: t.expose('toolInput', {
+    toolInput: t.field({
       type: 'JSON',
       nullable: true,
       description: 'The input that the model gave the tool.',
+      resolve: (row, _args, context) => toolInputOf(row, context),
     }),
-    prompt: t.exposeString('prompt', { description: 'The question, for a person.' }),
+    prompt: t.string({
+      description: 'The question, for a person.',
+      resolve: async (row, _args, context) => (await promptOf(row, context)) ?? '',
+    }),
     options: t.field({
       type: ['String'],
       description: 'Answers to choose from; empty if any answer will do.',
-      resolve: (row) => row.options as string[],
+      resolve: (row, _args, context) => optionsOf(row, context),
     }),
-    answer: t.expose('answer', { type: 'JSON', nullable: true, description: 'The answer to a question.' }),
-    feedback: t.exposeString('feedback', {
+    answer: t.field({
+      type: 'JSON',
+      nullable: true,
+      description: 'The answer to a question.',
+      resolve: (row, _args, context) => answerOf(row, context),
+    }),
+    feedback: t.string({
       nullable: true,
       description: 'What the person told the model with the decision.',
+      resolve: (row, _args, context) => feedbackOf(row, context),
     }),
-    editedInput: t.expose('editedInput', {
+    editedInput: t.field({
       type: 'JSON',
       nullable: true,
       description: "The input that the person put in place of the model's.",
+      resolve: (row, _args, context) => editedInputOf(row, context),
     }),
     expiresAt: t.expose('expiresAt', {
       type: 'DateTime',
@@ -79,7 +98,7 @@ builder.queryField('interactions', (t) =>
       resolve: async (_root, args, context) => {
         const page = pageOf(args, inbox)
         const rows = await rowsOverSessions<Prisma.InteractionGetPayload<object>>(context, page, {
-          table: Prisma.sql`"Interaction"`,
+          table: 'Interaction',
           time: Prisma.sql`"createdAt"`,
           where:
             args.open == null

@@ -1,5 +1,6 @@
 import { Prisma } from '../generated/prisma/client.ts'
 import { answerItemsMax, batched, grouped } from './batched.ts'
+import { columnsOf } from './columns.ts'
 
 /** How many entries a list without pages shows at most. */
 export const latestMax = 1000
@@ -10,7 +11,7 @@ export const latestMax = 1000
  * answer is refused.
  */
 export function latest<R extends { sessionId: string }, A>(options: {
-  table: Prisma.Sql
+  table: 'Input' | 'Interaction' | 'Recovery' | 'Quarantine'
   order: Prisma.Sql
   where: (args: A) => Prisma.Sql
   bounded?: (args: A) => boolean
@@ -20,7 +21,7 @@ export function latest<R extends { sessionId: string }, A>(options: {
     const limit = bounded(args) ? Prisma.empty : Prisma.sql`LIMIT ${latestMax}`
     const rows = await db.$queryRaw<R[]>`
       SELECT l.* FROM unnest(${ids}::text[]) k(id) CROSS JOIN LATERAL (
-        SELECT * FROM ${table} r WHERE r."sessionId" = k.id AND ${where(args)}
+        SELECT ${columnsOf(table, 'r')} FROM ${Prisma.raw(`"${table}"`)} r WHERE r."sessionId" = k.id AND ${where(args)}
         ORDER BY r.${order} DESC, r.id DESC ${limit}) l
       ORDER BY l.${order}, l.id LIMIT ${answerItemsMax + 1}`
     return grouped(

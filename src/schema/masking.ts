@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type ExecutionResult, GraphQLError } from 'graphql'
 import { isAsyncIterable, type Plugin } from 'graphql-yoga'
 import { isTransient } from '../db.ts'
-import { asError, BusyError, UnavailableError } from '../errors.ts'
+import { asError, BusyError, OverloadedError, UnavailableError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Context } from './context.ts'
 
@@ -19,6 +19,7 @@ const isUnavailable = (surprise: Error) =>
 /** The code under which an error goes out. */
 export function codeOf(error: unknown): string {
   const surprise = surpriseIn(error)
+  if (surprise instanceof OverloadedError) return 'OVERLOADED'
   if (surprise) return isUnavailable(surprise) ? 'UNAVAILABLE' : 'INTERNAL_SERVER_ERROR'
   return String((error as GraphQLError).extensions.code ?? 'BAD_USER_INPUT')
 }
@@ -32,6 +33,12 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
   const surprise = surpriseIn(error)
   // What is left without a code is a value that does not fit its type.
   if (!surprise) return outer?.extensions.code ? outer : coded(outer!, 'BAD_USER_INPUT')
+  if (surprise instanceof OverloadedError)
+    return new GraphQLError(surprise.message, {
+      nodes: outer?.nodes,
+      path: outer?.path,
+      extensions: { code: 'OVERLOADED', retryAfterMs: surprise.retryAfterMs, requestId },
+    })
   const unavailable = isUnavailable(surprise)
   const busy = surprise instanceof BusyError
   const path = outer?.path?.join('.')

@@ -1,15 +1,25 @@
 import type { Part as PartRow, ToolCall as ToolCallRow } from '../generated/prisma/client.ts'
 import { builder } from './builder.ts'
+import type { Context } from './context.ts'
 import { ToolStatus } from './enums.ts'
+import { callJson, partText } from './large.ts'
 import { errorOf, StepError } from './values.ts'
 
 type ToolStatusShape = 'STREAMING' | 'AWAITING_APPROVAL' | 'RUNNING' | 'COMPLETED' | 'FAILED'
+
+const inputOf = callJson('input')
+const outputOf = callJson('output')
+/** Of an open part it is there already. */
+const textOf = (row: PartRow, context: Context) => row.text ?? partText(row, context)
 
 const TextPart = builder.objectRef<PartRow>('TextPart').implement({
   description: 'Text of the model.',
   fields: (t) => ({
     index: t.exposeInt('index', { description: 'Its place among the parts of the message.' }),
-    text: t.exposeString('text', { description: 'The text, or what there is of it.' }),
+    text: t.string({
+      description: 'The text, or what there is of it.',
+      resolve: (row, _args, context) => textOf(row, context),
+    }),
     complete: t.exposeBoolean('complete', { description: 'Whether nothing more is added.' }),
   }),
 })
@@ -18,7 +28,10 @@ const ReasoningPart = builder.objectRef<PartRow>('ReasoningPart').implement({
   description: 'Reasoning that the model shows.',
   fields: (t) => ({
     index: t.exposeInt('index', { description: 'Its place among the parts of the message.' }),
-    text: t.exposeString('text', { description: 'The text, or what there is of it.' }),
+    text: t.string({
+      description: 'The text, or what there is of it.',
+      resolve: (row, _args, context) => textOf(row, context),
+    }),
     complete: t.exposeBoolean('complete', { description: 'Whether nothing more is added.' }),
   }),
 })
@@ -34,12 +47,18 @@ const ToolCall = builder.objectRef<ToolCallRow>('ToolCall').implement({
       description: 'How far it has come.',
       resolve: (row) => row.status as ToolStatusShape,
     }),
-    input: t.expose('input', {
+    input: t.field({
       type: 'JSON',
       nullable: true,
       description: 'Its input, once the model has written all of it.',
+      resolve: (row, _args, context) => inputOf(row, context),
     }),
-    output: t.expose('output', { type: 'JSON', nullable: true, description: 'What the tool returned.' }),
+    output: t.field({
+      type: 'JSON',
+      nullable: true,
+      description: 'What the tool returned.',
+      resolve: (row, _args, context) => outputOf(row, context),
+    }),
     error: t.field({ type: StepError, nullable: true, description: 'Why there is no output.', resolve: errorOf }),
     startedAt: t.expose('startedAt', {
       type: 'DateTime',

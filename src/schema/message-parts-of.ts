@@ -1,5 +1,6 @@
 import type { Chunk, Message, Part, ToolCall } from '../generated/prisma/client.ts'
 import { batched, grouped } from './batched.ts'
+import { columnsOf } from './columns.ts'
 
 type Key = Pick<Message, 'id' | 'sessionId'>
 
@@ -11,10 +12,10 @@ export const partsOf = batched<Key, (Part | ToolCall)[]>(async ({ db }, keys) =>
   const sessions = keys.map((key) => key.sessionId)
   const ids = keys.map(idOf)
   const parts = await db.$queryRaw<Part[]>`
-    SELECT p.* FROM unnest(${sessions}::text[], ${ids}::text[]) k(s, m)
+    SELECT ${columnsOf('Part', 'p')} FROM unnest(${sessions}::text[], ${ids}::text[]) k(s, m)
     JOIN "Part" p ON p."sessionId" = k.s AND p."messageId" = k.m`
   const calls = await db.$queryRaw<ToolCall[]>`
-    SELECT t.* FROM unnest(${sessions}::text[], ${ids}::text[]) k(s, m)
+    SELECT ${columnsOf('ToolCall', 't')} FROM unnest(${sessions}::text[], ${ids}::text[]) k(s, m)
     JOIN "ToolCall" t ON t."sessionId" = k.s AND t."messageId" = k.m`
   const open = parts.filter((part) => !part.complete)
   if (open.length > 0) {

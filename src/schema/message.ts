@@ -2,11 +2,16 @@ import type { Attachment as AttachmentShape } from '../events.ts'
 import type { Message as MessageRow } from '../generated/prisma/client.ts'
 import { builder } from './builder.ts'
 import { CompactionStatus, StepStatus } from './enums.ts'
+import { largeJson, largeText } from './large.ts'
 import { MessagePart } from './message-part.ts'
 import { partsOf } from './message-parts-of.ts'
 import { RetryNotice, retryOf } from './message-retry.ts'
 import { messageTypeOf, Node } from './node.ts'
 import { Attachment, errorOf, StepError, Usage } from './values.ts'
+
+const textOf = largeText('Message', 'text')
+const attachmentsOf = largeJson<AttachmentShape[]>('Message', 'attachments')
+const summaryOf = largeText('Message', 'summary')
 
 export const Message = builder.interfaceRef<MessageRow>('Message').implement({
   description: 'An entry of the history of a session.',
@@ -22,11 +27,14 @@ builder.objectRef<MessageRow>('UserMessage').implement({
   interfaces: [Node, Message],
   description: 'What a person wrote.',
   fields: (t) => ({
-    text: t.string({ description: 'The text.', resolve: (row) => row.text ?? '' }),
+    text: t.string({
+      description: 'The text.',
+      resolve: async (row, _args, context) => (await textOf(row, context)) ?? '',
+    }),
     attachments: t.field({
       type: [Attachment],
       description: 'Its files.',
-      resolve: (row) => row.attachments as unknown as AttachmentShape[],
+      resolve: (row, _args, context) => attachmentsOf(row, context),
     }),
   }),
 })
@@ -35,7 +43,10 @@ builder.objectRef<MessageRow>('SyntheticMessage').implement({
   interfaces: [Node, Message],
   description: 'What the system wrote: continuations and notes about retries.',
   fields: (t) => ({
-    text: t.string({ description: 'The text.', resolve: (row) => row.text ?? '' }),
+    text: t.string({
+      description: 'The text.',
+      resolve: async (row, _args, context) => (await textOf(row, context)) ?? '',
+    }),
     hidden: t.exposeBoolean('hidden', {
       description: 'Whether it is bookkeeping only: not shown to the model, not meant for transcripts.',
     }),
@@ -51,7 +62,11 @@ builder.objectRef<MessageRow>('CompactionMessage').implement({
       description: 'How far the compaction has come.',
       resolve: (row) => row.status as 'RUNNING' | 'COMPLETED' | 'FAILED',
     }),
-    summary: t.exposeString('summary', { nullable: true, description: 'The summary, once it is complete.' }),
+    summary: t.string({
+      nullable: true,
+      description: 'The summary, once it is complete.',
+      resolve: (row, _args, context) => summaryOf(row, context),
+    }),
     error: t.field({ type: StepError, nullable: true, description: 'Why there is no summary.', resolve: errorOf }),
   }),
 })

@@ -1,7 +1,10 @@
+import type { Release } from '../byte-budget.ts'
 import { admitPrompt } from '../runner/admit.ts'
 import { compactSession } from '../runner/compact.ts'
 import { changeDelivery, withdrawPrompt } from '../runner/pending.ts'
+import { takeRoom } from './account.ts'
 import { builder } from './builder.ts'
+import type { Context } from './context.ts'
 import { Delivery } from './enums.ts'
 import {
   CompactSessionPayload,
@@ -68,6 +71,21 @@ const PromptChangeResult = resultOf('PromptChangeResult', 'What withdrawPrompt a
   InvalidInputError,
 ])
 
+interface Large {
+  text: string
+  attachments?: readonly { url: string }[] | null
+}
+
+/** Beneath this a prompt is never in the way of others. */
+const smallPromptBytes = 64 * 1024
+
+/** It is in memory several times until it is stored. */
+async function roomFor(context: Context, input: Large): Promise<Release> {
+  const attached = (input.attachments ?? []).reduce((sum, { url }) => sum + url.length, 0)
+  const bytes = input.text.length + attached
+  return bytes <= smallPromptBytes ? () => {} : takeRoom(context, bytes)
+}
+
 builder.mutationFields((t) => ({
   admitPrompt: t.field({
     type: resultOf('AdmitPromptResult', 'What admitPrompt answers.', [
@@ -80,7 +98,15 @@ builder.mutationFields((t) => ({
     description:
       'Makes a prompt durable. Answers as soon as it is stored and never waits for a model; a busy session takes it too.',
     args: { input: t.arg({ type: AdmitPromptInput, required: true, description: 'The prompt.' }) },
-    resolve: (_root, { input }, { core, tenant }) => admitPrompt(core, tenant, input),
+    resolve: async (_root, { input }, context) => {
+      const { core, tenant } = context
+      const release = await roomFor(context, input)
+      try {
+        return await admitPrompt(core, tenant, input)
+      } finally {
+        release()
+      }
+    },
   }),
   withdrawPrompt: t.field({
     type: PromptChangeResult,

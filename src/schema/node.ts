@@ -1,4 +1,5 @@
 import { builder } from './builder.ts'
+import { selectOf } from './columns.ts'
 import type { Context } from './context.ts'
 
 /** A row that has an id of its own. Its prefix tells the type; under msg_ it is a message, or its input before that. */
@@ -49,15 +50,18 @@ async function load(id: string, { db, tenant }: Context): Promise<NodeRow | null
   const where = { id, session: { tenant } }
   switch (id.slice(0, 4)) {
     case 'ses_':
-      return db.session.findFirst({ where: { id, tenant } })
+      return db.session.findFirst({ select: selectOf('Session'), where: { id, tenant } })
     case 'msg_':
-      return (await db.message.findFirst({ where })) ?? db.input.findFirst({ where })
+      return (
+        (await db.message.findFirst({ select: selectOf('Message'), where })) ??
+        (await db.input.findFirst({ select: selectOf('Input'), where }))
+      )
     case 'req_':
-      return db.interaction.findFirst({ where })
+      return db.interaction.findFirst({ select: selectOf('Interaction'), where })
     case 'rec_':
-      return db.recovery.findFirst({ where })
+      return db.recovery.findFirst({ select: selectOf('Recovery'), where })
     case 'qua_':
-      return db.quarantine.findFirst({ where })
+      return db.quarantine.findFirst({ select: selectOf('Quarantine'), where })
     default:
       return null
   }

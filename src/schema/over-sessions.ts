@@ -1,4 +1,5 @@
 import { Prisma } from '../generated/prisma/client.ts'
+import { columnsOf } from './columns.ts'
 import type { Context } from './context.ts'
 import type { Page } from './page.ts'
 
@@ -12,7 +13,7 @@ export type Instant = readonly [string, string]
 export function rowsOverSessions<R>(
   { db, tenant }: Context,
   page: Page<Instant>,
-  { table, time, where }: { table: Prisma.Sql; time: Prisma.Sql; where: Prisma.Sql },
+  { table, time, where }: { table: 'Interaction' | 'Quarantine'; time: Prisma.Sql; where: Prisma.Sql },
 ): Promise<R[]> {
   const conditions = [Prisma.sql`s.tenant = ${tenant}`, where]
   const at = ([instant, id]: Instant) => Prisma.sql`(${new Date(instant)}::timestamptz, ${id})`
@@ -20,7 +21,7 @@ export function rowsOverSessions<R>(
   if (page.before) conditions.push(Prisma.sql`(r.${time}, r.id) < ${at(page.before)}`)
   const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
   return db.$queryRaw<R[]>`
-    SELECT r.* FROM ${table} r JOIN "Session" s ON s.id = r."sessionId"
+    SELECT ${columnsOf(table, 'r')} FROM ${Prisma.raw(`"${table}"`)} r JOIN "Session" s ON s.id = r."sessionId"
     WHERE ${Prisma.join(conditions, ' AND ')}
     ORDER BY r.${time} ${direction}, r.id ${direction} LIMIT ${page.limit + 1}`
 }

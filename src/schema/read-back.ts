@@ -1,4 +1,5 @@
 import type { builder } from './builder.ts'
+import { selectOf } from './columns.ts'
 import { SessionInput } from './input.ts'
 import { Interaction } from './interaction.ts'
 import { Session } from './session.ts'
@@ -11,8 +12,10 @@ export function sessionField<Row extends { sessionId: string }>(t: Fields<Row>, 
   return t.prismaField({
     type: Session,
     description,
-    resolve: (query, row, _args, { db }) =>
-      db.session.findUniqueOrThrow({ ...query, where: { id: (row as { sessionId: string }).sessionId } }),
+    resolve: (_query, row, _args, { db }) => {
+      const where = { id: (row as { sessionId: string }).sessionId }
+      return db.session.findUniqueOrThrow({ select: selectOf('Session'), where })
+    },
   })
 }
 
@@ -21,8 +24,10 @@ export function inputField<Row extends { messageId: string }>(t: Fields<Row>, de
   return t.prismaField({
     type: SessionInput,
     description,
-    resolve: (query, row, _args, { db }) =>
-      db.input.findUniqueOrThrow({ ...query, where: { id: (row as { messageId: string }).messageId } }),
+    resolve: (_query, row, _args, { db }) => {
+      const where = { id: (row as { messageId: string }).messageId }
+      return db.input.findUniqueOrThrow({ select: selectOf('Input'), where })
+    },
   })
 }
 
@@ -31,7 +36,9 @@ export function interactionField<Row extends { interactionId: string }>(t: Field
   return t.prismaField({
     type: Interaction,
     description,
-    resolve: (query, row, _args, { db }) =>
-      db.interaction.findUniqueOrThrow({ ...query, where: { id: (row as { interactionId: string }).interactionId } }),
+    resolve: (_query, row, _args, { db }) => {
+      const where = { id: (row as { interactionId: string }).interactionId }
+      return db.interaction.findUniqueOrThrow({ select: selectOf('Interaction'), where })
+    },
   })
 }

@@ -1,6 +1,9 @@
+import { setMaxListeners } from 'node:events'
 import { type ExecutionResult, GraphQLError, getOperationAST, Kind, type OperationDefinitionNode } from 'graphql'
 import type { Plugin } from 'graphql-yoga'
+import type { Release } from '../byte-budget.ts'
 import { asError } from '../errors.ts'
+import { goneError, mustStay, smallBytes, takeRoom } from './account.ts'
 import type { Context } from './context.ts'
 import { watchedReads } from './watched-reads.ts'
 
@@ -18,10 +21,20 @@ export function useReadSnapshot(): Plugin<Context> {
       if (operation?.operation !== 'query' || !readsDatabase(operation)) return
       setExecuteFn(async (args): Promise<ExecutionResult> => {
         const context = args.contextValue as Context
+        let release: Release = () => {}
         try {
-          return await context.core.db.$transaction(
+          const { core, gone } = context
+          // Any number of its values listen; that is no leak.
+          setMaxListeners(0, gone)
+          // Waits without a connection. Held as long as the answer is.
+          release = await takeRoom(context, smallBytes)
+          gone.addEventListener('abort', release, { once: true })
+          return await core.db.$transaction(
             async (tx) => {
-              await tx.$executeRaw`SET TRANSACTION READ ONLY`
+              // It may have gone while it waited for a connection.
+              mustStay(context)
+              await tx.$queryRaw`
+                SELECT set_config('transaction_read_only', 'on', true), set_config('statement_timeout', ${String(core.config.queryMs)}, true)`
               const reads = watchedReads(tx)
               const result = await executeFn({ ...args, contextValue: { ...context, db: reads.client } })
               // An error that leaves nothing of the answer ends it at once, while fields beside it still read. They would find the snapshot closed, and the answer
@@ -32,7 +45,8 @@ export function useReadSnapshot(): Plugin<Context> {
             { isolationLevel: 'RepeatableRead' },
           )
         } catch (thrown) {
-          const originalError = asError(thrown)
+          release()
+          const originalError = context.gone.aborted ? goneError() : asError(thrown)
           return { data: null, errors: [new GraphQLError(originalError.message, { originalError })] }
         }
       })

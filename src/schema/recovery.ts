@@ -96,7 +96,7 @@ builder.queryField('quarantine', (t) =>
       resolve: async (_root, args, context) => {
         const page = pageOf(args, setAside)
         const rows = await rowsOverSessions<Prisma.QuarantineGetPayload<object>>(context, page, {
-          table: Prisma.sql`"Quarantine"`,
+          table: 'Quarantine',
           time: Prisma.sql`"quarantinedAt"`,
           where: args.open == null ? Prisma.sql`true` : Prisma.sql`(r."resolvedAt" IS NULL) = ${args.open}`,
         })

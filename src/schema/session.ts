@@ -1,5 +1,6 @@
 import type { InputState as StateShape } from '../events.ts'
 import {
+  type Claim as ClaimRow,
   type Input as InputRow,
   type Interaction as InteractionRow,
   type Message as MessageRow,
@@ -9,16 +10,18 @@ import {
 } from '../generated/prisma/client.ts'
 import { batched, grouped } from './batched.ts'
 import { builder } from './builder.ts'
+import { columnsOf } from './columns.ts'
 import { InputState, SessionStatus } from './enums.ts'
 import { SessionEvent } from './event/base.ts'
 import { eventsOf } from './event/of-session.ts'
 import { SessionInput } from './input.ts'
 import { Interaction } from './interaction.ts'
+import { largeText } from './large.ts'
 import { latest, latestMax } from './latest.ts'
 import { Message } from './message.ts'
 import { Node } from './node.ts'
 import { connection, cursors, type Page, pageOf } from './page.ts'
-import { QuarantineEntry, Recovery } from './recovery.ts'
+import { Execution, QuarantineEntry, Recovery } from './recovery.ts'
 import { statusFor } from './status.ts'
 import { Usage } from './values.ts'
 
@@ -30,7 +33,7 @@ const messagesOf = batched<string, MessageRow[], Page<MessagePosition>>(async ({
   const direction = page.backward ? Prisma.sql`DESC` : Prisma.sql`ASC`
   const rows = await db.$queryRaw<MessageRow[]>`
     SELECT m.* FROM unnest(${ids}::text[]) k(id) CROSS JOIN LATERAL (
-      SELECT * FROM "Message" m WHERE m."sessionId" = k.id
+      SELECT ${columnsOf('Message', 'm')} FROM "Message" m WHERE m."sessionId" = k.id
         AND ${page.after ? Prisma.sql`m.seq > ${page.after[0]}` : Prisma.sql`true`}
         AND ${page.before ? Prisma.sql`m.seq < ${page.before[0]}` : Prisma.sql`true`}
       ORDER BY m.seq ${direction} LIMIT ${page.limit + 1}) m
@@ -62,27 +65,36 @@ const approvedToolsOf = batched<string, string[]>(async ({ db, core }, ids) => {
 })
 
 const inputsOf = latest<InputRow, { state: StateShape | null }>({
-  table: Prisma.sql`"Input"`,
+  table: 'Input',
   order: Prisma.sql`"admittedSeq"`,
   where: ({ state }) => (state === null ? Prisma.sql`true` : Prisma.sql`r.state = ${state}`),
   // limits.pendingInputs is what bounds these.
   bounded: ({ state }) => state === 'PENDING',
 })
 const interactionsOf = latest<InteractionRow, { open: boolean | null }>({
-  table: Prisma.sql`"Interaction"`,
+  table: 'Interaction',
   order: Prisma.sql`"createdAt"`,
   where: ({ open }) => (open === null ? Prisma.sql`true` : Prisma.sql`(r.state = 'OPEN') = ${open}`),
 })
 const recoveriesOf = latest<RecoveryRow, undefined>({
-  table: Prisma.sql`"Recovery"`,
+  table: 'Recovery',
   order: Prisma.sql`"createdAt"`,
   where: () => Prisma.sql`true`,
 })
 const quarantineOf = latest<QuarantineRow, undefined>({
-  table: Prisma.sql`"Quarantine"`,
+  table: 'Quarantine',
   order: Prisma.sql`"quarantinedAt"`,
   where: () => Prisma.sql`true`,
 })
+
+/** Who works on each of these sessions. */
+const claimOf = batched<string, ClaimRow | null>(async ({ db }, ids) => {
+  const rows = await db.claim.findMany({ where: { sessionId: { in: ids } } })
+  const bySession = new Map(rows.map((row) => [row.sessionId, row]))
+  return ids.map((id) => bySession.get(id) ?? null)
+})
+
+const instructionsOf = largeText('Session', 'instructions')
 
 export const Session = builder.prismaObject('Session', {
   interfaces: [Node],
@@ -90,9 +102,10 @@ export const Session = builder.prismaObject('Session', {
   fields: (t) => ({
     id: t.exposeID('id', { description: 'The id that the client made.' }),
     title: t.exposeString('title', { nullable: true, description: 'What it is called, for people.' }),
-    instructions: t.exposeString('instructions', {
+    instructions: t.string({
       nullable: true,
       description: 'What the model is told before the conversation.',
+      resolve: (session, _args, context) => instructionsOf(session, context),
     }),
     model: t.exposeString('model', { description: 'The model of its next step, as provider/model.' }),
     status: t.field({
@@ -146,7 +159,7 @@ export const Session = builder.prismaObject('Session', {
         after: t.arg.int({ defaultValue: 0, description: 'Only events behind this seq.' }),
         first: t.arg.int({ defaultValue: 100, description: 'How many at most, up to 1000.' }),
       },
-      resolve: (session, { after, first }, context) => eventsOf(context, session.id, { after, first }),
+      resolve: (session, { after, first }, context, info) => eventsOf(context, session.id, { after, first }, info),
     }),
     interactions: t.field({
       type: [Interaction],
@@ -159,7 +172,12 @@ export const Session = builder.prismaObject('Session', {
       },
       resolve: (session, { open }, context) => interactionsOf(context, session.id, { open: open ?? null }),
     }),
-    execution: t.relation('claim', { nullable: true, description: 'Who works on it; null while nobody does.' }),
+    execution: t.field({
+      type: Execution,
+      nullable: true,
+      description: 'Who works on it; null while nobody does.',
+      resolve: (session, _args, context) => claimOf(context, session.id, undefined),
+    }),
     recoveries: t.field({
       type: [Recovery],
       description: `The executions of it that were cut off, oldest first: the latest ${latestMax}.`,

@@ -3,6 +3,7 @@ import { activityStream } from '../activity-stream.ts'
 import { sessionStream } from '../session-stream.ts'
 import { startAnswer } from './batched.ts'
 import { builder } from './builder.ts'
+import { selectOf } from './columns.ts'
 import type { Context } from './context.ts'
 import { SessionEvent } from './event/base.ts'
 import { refusal } from './refusal.ts'
@@ -24,12 +25,13 @@ builder.subscriptionFields((t) => ({
     subscribe: async (_root, args, context) => {
       const after = cursorOf(args.after, context)
       await checkCursor(args.sessionId, after, context)
-      const { caller, gone, taking } = context
+      const { caller, gone, taking, tenant } = context
       return sessionStream(context.core, {
         sessionId: args.sessionId,
         after,
         signal: gone,
         whenUnauthenticated: caller.whenEnded,
+        holder: tenant,
         taken: () => taking.taken,
       })
     },
@@ -47,9 +49,10 @@ builder.subscriptionFields((t) => ({
         signal: gone,
         whenUnauthenticated: (then) => caller.whenEnded(() => then(refusal('UNAUTHENTICATED', endedMessage))),
       }),
-    resolve: (query, { sessionId }, _args, context) => {
+    resolve: async (_query, { sessionId }, _args, context) => {
       startAnswer(context)
-      return context.db.session.findUniqueOrThrow({ ...query, where: { id: sessionId } })
+      const where = { id: sessionId }
+      return context.db.session.findUniqueOrThrow({ select: selectOf('Session'), where })
     },
   }),
 }))

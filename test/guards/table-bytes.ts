@@ -27,4 +27,75 @@ export const bytesGuards: Guard[] = [
     keeps: 'a peer that sends and takes nothing from staying for ever',
     tests: [['promise-slow-readers.test.ts', 'PROMISE-143']],
   },
+  {
+    id: 'answer-bytes',
+    file: 'src/schema/account.ts',
+    find: `  const account = accountOf(context)
+  if (bytes > bytesLeft(context)) refuseLarge(context)
+  account.bytes += bytes
+  const release`,
+    replace: `  const account = accountOf(context)
+  account.bytes += HIT(bytes)
+  const release`,
+    keeps: 'an answer of more bytes than one may have from being read',
+    tests: [['promise-bytes.test.ts', 'PROMISE-181']],
+  },
+  {
+    id: 'answer-bytes-repeated',
+    file: 'src/schema/large.ts',
+    find: 'if (found.used) repeat(context, found.bytes)',
+    replace: 'HIT(found.used)',
+    keeps: 'the same large value from standing in an answer any number of times',
+    tests: [['promise-bytes.test.ts', 'PROMISE-181']],
+  },
+  {
+    id: 'budget-share',
+    file: 'src/byte-budget.ts',
+    find: 'const mayHave = ({ holder, bytes }: Waiter) => ownOf(holder) + bytes <= most',
+    replace: 'const mayHave = ({ holder, bytes }: Waiter) => HIT(ownOf(holder) + bytes >= 0)',
+    keeps: 'one tenant from having all bytes of the process',
+    tests: [['promise-bytes.test.ts', 'PROMISE-184: a holder']],
+  },
+  {
+    id: 'query-asks-for-room',
+    file: 'src/schema/read-snapshot.ts',
+    find: 'release = await takeRoom(context, smallBytes)',
+    replace: 'HIT(release)',
+    keeps: 'queries from taking connections while the process has no room for their answers',
+    tests: [['promise-bytes.test.ts', 'PROMISE-182']],
+  },
+  {
+    id: 'stream-page-bytes',
+    file: 'src/event-pages.ts',
+    find: 'if (Number(total) > bytesMax) return { events, bytes, nextBytes: size }',
+    replace: 'if (HIT(false)) return { events, bytes, nextBytes: size }',
+    keeps: 'a large event from being read before there is room for it',
+    tests: [['promise-bytes.test.ts', 'PROMISE-185']],
+  },
+  {
+    id: 'append-queue-bytes',
+    file: 'src/append-queue.ts',
+    find: 'waitingBytes > 0 && waitingBytes + bytes > queueBytesMax',
+    replace: 'HIT(false)',
+    keeps: 'appends that wait from filling the memory',
+    tests: [['promise-bytes.test.ts', 'PROMISE-188']],
+  },
+  {
+    id: 'search-word-length',
+    file: 'src/schema/sessions.ts',
+    find: 'if (characters > wordCharactersMax)',
+    replace: 'if (HIT(false))',
+    keeps: 'a search for a word of any length',
+    tests: [['promise-search.test.ts', 'PROMISE-190']],
+  },
+  {
+    id: 'query-time-limit',
+    file: 'src/schema/read-snapshot.ts',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: as it stands in the source
+    find: "set_config('statement_timeout', ${String(core.config.queryMs)}, true)",
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the same
+    replace: "set_config('statement_timeout', ${HIT('0')}, true)",
+    keeps: 'a search from going on in the database for as long as it likes',
+    tests: [['promise-search.test.ts', 'PROMISE-193']],
+  },
 ]

@@ -1,3 +1,4 @@
+import { bytesMaxDefault, createByteBudget } from '../../src/byte-budget.ts'
 import { type Auth, type Config, type LogLevel, loadConfig } from '../../src/config.ts'
 import { connect } from '../../src/db.ts'
 import { createDoorbell } from '../../src/doorbell.ts'
@@ -66,6 +67,7 @@ export async function serveLog(
     models: createModelRegistry({ defaultModel: config.model }),
     // What logs tell of it; nothing here runs.
     tools: new Map([['send', { name: 'send', definition: 'as shown' }]]),
+    bytes: createByteBudget(config.bytesMax ?? bytesMaxDefault()),
     stopping: stopping.signal,
   } as unknown as Core
   const server = await serveHttp(core, {
