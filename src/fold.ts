@@ -4,6 +4,7 @@
 
 import type { NewEvent } from './events.ts'
 import { type Change, project, type Row, type RowTable, type SessionCounter } from './project.ts'
+import { sumOfTokens } from './tokens.ts'
 
 /** Stands for "the time of this append" until the database knows it. */
 export const nowPlaceholder = '-infinity'
@@ -147,7 +148,7 @@ function addToSession(folded: Folded, change: Extract<Change, { op: 'session' }>
     delete folded.sessionAdd[column as SessionCounter]
   }
   for (const [column, value] of Object.entries(change.add ?? {}) as [SessionCounter, number][])
-    folded.sessionAdd[column] = (folded.sessionAdd[column] ?? 0) + value
+    folded.sessionAdd[column] = sumOfTokens(folded.sessionAdd[column] ?? 0, value)
 }
 
 function endedBy(event: NewEvent): Folded['ended'] {

@@ -48,8 +48,10 @@ export interface LiveText {
 
 interface Buffered extends LivePart {
   executionId: string
-  /** Up to here the text is in Chunk rows. */
+  /** Up to here the text is in Chunk rows, as far as an answer has said so. */
   written: number
+  /** Where the last of those chunks begins; null: there is none. */
+  lastChunk: number | null
 }
 
 export interface LiveTextOptions {
@@ -97,7 +99,11 @@ export function createLiveText({ db, owner, flushMs = 100, warn, refused }: Live
     return found
   }
 
-  /** One statement for all sessions of the process (STREAM-12). A refused or failed write is tried again with the next flush. */
+  /**
+   * One statement for all sessions of the process (STREAM-12). A refused or failed write is tried again with the next flush: after a lost
+   * answer from the same offset, so that it makes no difference whether it was written; a refused one from the beginning, as the chunk that
+   * it goes on from may be gone.
+   */
   async function writeOnce(): Promise<void> {
     const batch = unwritten().map((part) => ({ part, from: part.written, text: part.text.slice(part.written) }))
     if (batch.length === 0) return
@@ -110,17 +116,19 @@ export function createLiveText({ db, owner, flushMs = 100, warn, refused }: Live
         i: part.index,
         f: from,
         t: text,
+        ...(part.lastChunk === null ? {} : { p: part.lastChunk }),
       })),
     )
     try {
       const rows = await db.$queryRaw<{ written: number[] }[]>`
         SELECT holdfast_write_chunks(${parameter}::text::jsonb) AS written`
-      for (const n of rows[0]!.written) {
-        const { part, from, text } = batch[n]!
-        part.written = from + text.length
+      const written = new Set(rows[0]!.written)
+      for (const [n, { part, from, text }] of batch.entries()) {
+        part.written = written.has(n) ? from + text.length : 0
+        part.lastChunk = written.has(n) ? from : null
       }
       // One that has ended here meanwhile is nobody's loss.
-      const denied = batch.filter(({ part, from }) => part.written === from && isOpen(part)).map(({ part }) => part)
+      const denied = batch.filter(({ part }, n) => !written.has(n) && isOpen(part)).map(({ part }) => part)
       if (denied.length > 0) refused?.([...new Map(denied.map((part) => [part.executionId, part])).values()])
     } catch (thrown) {
       // Chunks are a courtesy to other processes; the part's end event carries the whole text.
@@ -144,7 +152,7 @@ export function createLiveText({ db, owner, flushMs = 100, warn, refused }: Live
     begin(part, executionId) {
       const ofSession = parts.get(part.sessionId) ?? new Map<string, Buffered>()
       parts.set(part.sessionId, ofSession)
-      ofSession.set(keyOf(part.messageId, part.index), { ...part, text: '', executionId, written: 0 })
+      ofSession.set(keyOf(part.messageId, part.index), { ...part, text: '', executionId, written: 0, lastChunk: null })
     },
     add(sessionId, messageId, index, text) {
       const part = parts.get(sessionId)?.get(keyOf(messageId, index))

@@ -11,6 +11,7 @@
 
 import { type EventPayloads, type NewEvent, noUsage, type StepError, type Usage } from './events.ts'
 import { recoveryIdOf } from './ids.ts'
+import { tokenCount } from './tokens.ts'
 
 export type Cell = unknown
 export type Row = Record<string, Cell>
@@ -45,11 +46,12 @@ const errorOf = (error: StepError | null) => ({
   errorMessage: error?.message ?? null,
 })
 
+/** Bounded here as well: logs of earlier versions hold counts that no column can keep. */
 const usageOf = ({ inputTokens, outputTokens, reasoningTokens, cachedInputTokens }: Usage) => ({
-  inputTokens,
-  outputTokens,
-  reasoningTokens,
-  cachedInputTokens,
+  inputTokens: tokenCount(inputTokens),
+  outputTokens: tokenCount(outputTokens),
+  reasoningTokens: tokenCount(reasoningTokens),
+  cachedInputTokens: tokenCount(cachedInputTokens),
 })
 
 const settleStep = (messageId: string, at: string, set: Row): Change => ({

@@ -5,6 +5,7 @@ import { AppendRefusedError } from './errors.ts'
 import type { StoredEvent } from './events.ts'
 import { isOpen, keyOf } from './fold.ts'
 import { type Change, project, type Row, type RowTable, type SessionCounter } from './project.ts'
+import { sumOfTokens } from './tokens.ts'
 
 export interface Replayed {
   session: Row | null
@@ -29,7 +30,7 @@ function apply(state: Replayed, event: StoredEvent, change: Change): void {
   if (change.op === 'session') {
     Object.assign(state.session!, change.set)
     for (const [column, value] of Object.entries(change.add ?? {}) as [SessionCounter, number][])
-      state.session![column] = (state.session![column] as number) + value
+      state.session![column] = sumOfTokens(state.session![column] as number, value)
     return
   }
   const rows = state.tables[change.table]

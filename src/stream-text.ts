@@ -4,6 +4,7 @@
 // A part is open from the moment its start event went out until its end event does. Its text stands in this process if this process
 // streams it, in Chunk rows otherwise; while it moves from the one to the other (begun, ended, owner died) the rows hold a prefix.
 
+import { joinedChunks } from './chunk-text.ts'
 import type { Tx } from './db.ts'
 import type { StoredEvent } from './events.ts'
 import type { LivePart, LivePartKind, LiveText } from './live-text.ts'
@@ -114,13 +115,9 @@ export function createStreamText({ sessionId, live, reading, now }: StreamTextOp
          ORDER BY c."messageId", c.index, c."offset"`,
     )
     if (rows === undefined) return false
-    for (const part of parts) part.ahead = ''
-    for (const row of rows) {
-      const part = open.get(keyOf(row))
-      if (part === undefined) continue
-      const end = part.sent + part.ahead.length
-      if (row.offset <= end) part.ahead += row.text.slice(end - row.offset)
-    }
+    const chunksOf = new Map<string, typeof rows>(parts.map((part) => [keyOf(part), []]))
+    for (const row of rows) chunksOf.get(keyOf(row))?.push(row)
+    for (const part of parts) part.ahead = joinedChunks(chunksOf.get(keyOf(part))!, part.sent)
     return true
   }
 

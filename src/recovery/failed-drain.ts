@@ -2,15 +2,15 @@
 // any other recovery, so a drain that fails again and again ends parked and not in a loop.
 
 import type { Core } from '../runner/core.ts'
-import type { FailedDrain } from '../runner/hold.ts'
+import type { Hold } from '../runner/hold.ts'
 import { takeOver } from './takeover.ts'
 
 /**
  * Takes the claim of a failed drain over, once nothing of that drain is under way any more. Says whether there may be more to do. Throws what
  * the database refuses: then the claim is left to its lease and to the scans.
  */
-export async function settleFailedDrain(core: Core, { hold, texts }: FailedDrain): Promise<boolean> {
+export async function settleFailedDrain(core: Core, hold: Hold): Promise<boolean> {
   const { sessionId, executionId } = hold
-  const taken = await takeOver(core, sessionId, executionId, { kind: 'failed', texts })
+  const taken = await takeOver(core, sessionId, executionId, { kind: 'failed', received: hold.received() })
   return taken === 'recovered' || taken === 'cleared' || taken === 'removed'
 }

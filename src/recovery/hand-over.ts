@@ -12,21 +12,16 @@ import { takeOver } from './takeover.ts'
  */
 export async function handOver(core: Core, holds: readonly Hold[]): Promise<void> {
   if (holds.length === 0) return
-  // A drain that ends drops its text, so what has arrived is taken now.
-  const kept = holds.map((hold) => ({
-    hold,
-    texts: [...core.live.partsOf(hold.sessionId)].map(({ messageId, index, text }) => ({ messageId, index, text })),
-  }))
   for (const hold of holds) hold.end('shutdown')
   await core.coordinator.stop(core.config.interruptGraceMs)
   await Promise.all(
-    kept.map(async ({ hold, texts }) => {
+    holds.map(async (hold) => {
       const { sessionId, executionId } = hold
       // An interrupt has its own end, and a lost claim is not ours to give.
       if (hold.ended !== 'shutdown') return
       hold.closing = true
       try {
-        await takeOver(core, sessionId, executionId, { kind: 'handover', texts })
+        await takeOver(core, sessionId, executionId, { kind: 'handover', received: hold.received() })
       } catch (thrown) {
         core.log.warn({ err: asError(thrown), sessionId, executionId }, 'a claim could not be handed over')
       } finally {

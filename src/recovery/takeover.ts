@@ -8,7 +8,7 @@ import { type AppendRequest, appendIn, type Fence } from '../event-log.ts'
 import { type ExecutionPhase, event, type NewEvent, type StepError } from '../events.ts'
 import { continuationIdOf, newQuarantineId } from '../ids.ts'
 import type { Core } from '../runner/core.ts'
-import { type Ending, type OpenRows, type OpenTool, settleOpen } from '../runner/settle-open.ts'
+import { type Ending, type OpenRows, type OpenTool, type Received, settleOpen } from '../runner/settle-open.ts'
 import { type Evidence, readEvidence } from './evidence.ts'
 import { type Decision, outcomeUnknown, parkReason, resolve } from './resolution.ts'
 
@@ -16,16 +16,16 @@ import { type Decision, outcomeUnknown, parkReason, resolve } from './resolution
  * By what right a claim is taken.
  * - `expired`: its lease has run out by the database's clock
  * - `dead`: its owner's liveness lock is held by this process; `isStill` says whether it still is
- * - `handover`: it is this process's own and live; `texts` is what its streams had received
+ * - `handover`: it is this process's own and live; `received` is what its step had received
  * - `failed`: the same of a drain that failed, with nothing of it under way any more
  */
 export type Right =
   | { kind: 'expired' }
   | { kind: 'dead'; isStill: () => boolean }
-  | { kind: 'handover' | 'failed'; texts: readonly { messageId: string; index: number; text: string }[] }
+  | { kind: 'handover' | 'failed'; received: Received | null }
 
 /** Is it this process's own claim, and alive? */
-const isOwn = (right: Right): right is Extract<Right, { texts: unknown }> =>
+const isOwn = (right: Right): right is Extract<Right, { received: unknown }> =>
   right.kind === 'handover' || right.kind === 'failed'
 
 /** `gone`: there was nothing to take, or not by this right (any more). */
@@ -41,11 +41,8 @@ function cutOffError(tool: OpenTool): StepError {
 }
 
 /** The events that leave nothing open of what was cut off; what became of its compaction nobody knows. */
-export const settleCutOff = (
-  open: OpenRows,
-  step: Ending['step'],
-  live: readonly { messageId: string; index: number; text: string }[] = [],
-): NewEvent[] => settleOpen(open, { tool: cutOffError, compaction: outcomeUnknown, step, live })
+export const settleCutOff = (open: OpenRows, step: Ending['step'], received: Received | null = null): NewEvent[] =>
+  settleOpen(open, { tool: cutOffError, compaction: outcomeUnknown, step, received })
 
 /** What is open of one message alone. */
 const openOf = (open: OpenRows, messageId: string): OpenRows => ({
@@ -66,11 +63,11 @@ function eventsOf(
   const { executionId } = evidence.claim
   const { step } = decision
   const end = step === null ? null : { ...step, failed: step.error }
-  const live = isOwn(right) ? right.texts : []
+  const received = isOwn(right) ? right.received : null
   if (decision.kind === 'Clear') {
     const open = decision.only === undefined ? evidence.open : openOf(evidence.open, decision.only)
     const settled = event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })
-    return { events: [...settleCutOff(open, end, live), settled], parks: false }
+    return { events: [...settleCutOff(open, end, received), settled], parks: false }
   }
   const { phase, assistantMessageId, keepsOpen } = decision
   const handover = right.kind === 'handover'
@@ -84,7 +81,7 @@ function eventsOf(
   // Parked after it was recovered: the projection of the park disarms what the recovery has armed.
   const reason = handover ? null : parkReason(evidence, core.config)
   const parked = reason === null ? [] : [event('session.parked', { reason })]
-  const settled = keepsOpen ? [] : settleCutOff(evidence.open, end, live)
+  const settled = keepsOpen ? [] : settleCutOff(evidence.open, end, received)
   return { events: [...settled, recovered, ...parked], parks: reason !== null }
 }
 

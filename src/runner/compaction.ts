@@ -2,7 +2,7 @@
 // Manual (an input of its own), automatic before a step, and once within a step whose request overflowed before any output.
 
 import type { LanguageModelV4Prompt } from '@ai-sdk/provider'
-import { asError } from '../errors.ts'
+import { AppendRefusedError, asError } from '../errors.ts'
 import { type ExecutionPhase, event, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
 import type { Span } from '../tracing.ts'
@@ -199,8 +199,10 @@ async function runCompaction(
   hold.begun()
   let end: NewEvent
   let problem: StepError | null = null
+  let told = noUsage
   try {
     const { text, usage } = await summarise(core, hold, messageId, model, summaryPrompt(history, plan))
+    told = usage
     if (text === '') problem = { code: 'PROVIDER_INVALID', message: 'the model gave no summary' }
     end =
       problem !== null
@@ -212,7 +214,14 @@ async function runCompaction(
     problem = { code: thrown.code, message: thrown.message }
     end = failed(problem)
   }
-  await write(core, hold, [end])
+  try {
+    await write(core, hold, [end])
+  } catch (thrown) {
+    if (!(thrown instanceof AppendRefusedError)) throw thrown
+    core.log.error({ err: thrown, sessionId, executionId: hold.executionId }, 'a summary could not be stored')
+    problem = { code: 'OUTCOME_UNKNOWN', message: 'the summary could not be stored' }
+    await write(core, hold, [failed(problem, told)])
+  }
   if (problem === null) return 'completed'
   span.fail(problem.code)
   return 'failed'

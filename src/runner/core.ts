@@ -10,7 +10,7 @@ import type { LiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Clock } from './clock.ts'
-import type { FailedDrain } from './hold.ts'
+import type { Hold } from './hold.ts'
 import type { Leases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import type { Turns } from './turns.ts'
@@ -41,7 +41,7 @@ export interface Core {
   turns: Turns
   coordinator: Coordinator
   /** Recovery's way to settle the claim of a drain that failed; says whether the session is to be looked at again. Throws what the database refuses. */
-  settleFailedDrain(failed: FailedDrain): Promise<boolean>
+  settleFailedDrain(hold: Hold): Promise<boolean>
   /** Aborted when the server begins to stop: no new drains, streams end. */
   stopping: AbortSignal
 }

@@ -11,7 +11,7 @@ import { createMetrics, type Metrics } from '../metrics.ts'
 import type { Clock } from './clock.ts'
 import type { Core } from './core.ts'
 import { drain } from './drain.ts'
-import type { FailedDrain } from './hold.ts'
+import type { Hold } from './hold.ts'
 import { type Alive, createLeases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import { createTurns } from './turns.ts'
@@ -34,7 +34,7 @@ export interface CreateCoreOptions {
   tools: ReadonlyMap<string, Tool>
   clock: Clock
   /** Of the recovery, which the runner does not know. */
-  settleFailedDrain: (core: Core, failed: FailedDrain) => Promise<boolean>
+  settleFailedDrain: (core: Core, hold: Hold) => Promise<boolean>
   stopping: AbortSignal
 }
 
@@ -110,7 +110,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     leases,
     turns: createTurns({ refused: () => metrics.busySessions.inc() }),
     coordinator,
-    settleFailedDrain: (failed) => options.settleFailedDrain(core, failed),
+    settleFailedDrain: (hold) => options.settleFailedDrain(core, hold),
     stopping,
   }
   // An interrupt that another process committed: its owner looks at once, its next fence or renewal is the latest (INT-04, INT-05).

@@ -13,12 +13,11 @@ export async function giveUp(core: Core, hold: Hold): Promise<boolean> {
   hold.end('failed')
   // Taken over by somebody else: it is theirs to settle.
   if (hold.ended === 'lost') return false
-  const texts = [...core.live.partsOf(sessionId)].map(({ messageId, index, text }) => ({ messageId, index, text }))
   hold.closing = true
   try {
     // No chunk of it is written any more behind the end of its part.
     await core.live.drop(sessionId)
-    return await core.settleFailedDrain({ hold, texts })
+    return await core.settleFailedDrain(hold)
   } catch (thrown) {
     const what = 'the claim of a failed drain could not be settled: a scan does it when the lease has run out'
     core.log.error({ err: asError(thrown), sessionId, executionId }, what)

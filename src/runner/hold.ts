@@ -4,6 +4,7 @@
 import { retrying } from '../db.ts'
 import type { Fence } from '../event-log.ts'
 import type { ExecutionPhase } from '../events.ts'
+import type { Received } from './settle-open.ts'
 
 /**
  * Why a hold ended before its time.
@@ -32,6 +33,8 @@ export interface Hold {
   closing: boolean
   /** What was decided at a boundary is written: whoever waited for it may go on. Calling it again does nothing. */
   begun: () => void
+  /** What the step that runs under it has received; whoever ends the step in its place asks. Set by the step. */
+  received: () => Received | null
   /** Aborts with HoldEnded as its reason. */
   readonly signal: AbortSignal
   /** Null while the claim is believed to be held. The first reason counts, except that `lost` overrides. */
@@ -39,13 +42,6 @@ export interface Hold {
   end(reason: HoldEnd): void
   /** The fence of this owner, for the phases that the caller expects. */
   fence(phases: readonly ExecutionPhase[]): Fence
-}
-
-/** What is left of a drain that failed, for whoever settles its claim. */
-export interface FailedDrain {
-  hold: Hold
-  /** What its streams had received and the log has not. */
-  texts: readonly { messageId: string; index: number; text: string }[]
 }
 
 export function createHold(sessionId: string, executionId: string, owner: string): Hold {
@@ -58,6 +54,7 @@ export function createHold(sessionId: string, executionId: string, owner: string
     phase: 'READY',
     closing: false,
     begun() {},
+    received: () => null,
     signal: controller.signal,
     get ended() {
       return ended

@@ -7,6 +7,7 @@
 import { event, type JsonValue, type NewEvent, noUsage, type StepError, type Usage } from '../events.ts'
 import type { LivePartKind } from '../live-text.ts'
 import type { FinishReason, ProviderEvent } from './models/provider-event.ts'
+import type { Received } from './settle-open.ts'
 
 export interface CallRequest {
   callId: string
@@ -33,6 +34,10 @@ interface LedgerPart {
   text: string
   started: boolean
   ended: boolean
+  /** Came with its end. */
+  state?: JsonValue
+  /** Its end is in the log. */
+  written: boolean
 }
 
 type CallState = 'streaming' | 'called' | 'running' | 'settled'
@@ -49,6 +54,10 @@ export interface Ledger {
   /** Takes one provider event in; what comes back has to be written before the next event is taken. */
   take(event: ProviderEvent): LedgerMove
   mark(callId: string, state: Exclude<CallState, 'streaming'>): void
+  /** These events have been committed. */
+  written(events: readonly NewEvent[]): void
+  /** What the log may not have yet. */
+  received(): Received
   /** Has anything of the attempt been written? Decides between retrying under the same message and under a new one. */
   hasOutput(): boolean
   /** Local calls of the step, whatever became of them: with one the step continues. */
@@ -74,6 +83,7 @@ export function createLedger(messageId: string): Ledger {
 
   function endOf(part: LedgerPart, state?: JsonValue): NewEvent {
     part.ended = true
+    if (state !== undefined) part.state = state
     const payload = { messageId, index: part.index, text: part.text, ...(state === undefined ? {} : { state }) }
     return event(part.kind === 'TEXT' ? 'text.ended' : 'reasoning.ended', payload)
   }
@@ -116,7 +126,7 @@ export function createLedger(messageId: string): Ledger {
         case 'text-start':
         case 'reasoning-start': {
           const kind = from.type === 'text-start' ? 'TEXT' : 'REASONING'
-          parts.set(from.id, { index: -1, kind, text: '', started: false, ended: false })
+          parts.set(from.id, { index: -1, kind, text: '', started: false, ended: false, written: false })
           return { kind: 'none' }
         }
         case 'text-delta':
@@ -166,6 +176,19 @@ export function createLedger(messageId: string): Ledger {
       const call = calls.get(callId)
       if (call !== undefined) call.state = state
     },
+    written(events) {
+      for (const { type, payload } of events) {
+        if (type !== 'text.ended' && type !== 'reasoning.ended') continue
+        for (const part of parts.values()) if (part.index === payload.index) part.written = true
+      }
+    },
+    received: () => ({
+      messageId,
+      parts: [...parts.values()]
+        .filter(({ started, written }) => started && !written)
+        .map(({ index, kind, text, state }) => ({ index, kind, text, ...(state === undefined ? {} : { state }) })),
+      usage,
+    }),
     hasOutput: () => nextIndex > 0,
     hasLocalCalls: () => [...calls.values()].some(({ providerExecuted }) => !providerExecuted),
     openParts: () =>

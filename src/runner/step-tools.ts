@@ -3,7 +3,7 @@
 // before anything of it happens.
 
 import { databaseNow } from '../db.ts'
-import { asError } from '../errors.ts'
+import { AppendRefusedError, asError } from '../errors.ts'
 import { event, type JsonValue, type NewEvent, type StepError } from '../events.ts'
 import { newInteractionId } from '../ids.ts'
 import { active } from '../tracing.ts'
@@ -263,7 +263,13 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
       const { seq, asked } = await reading(hold, () => readAsked(core.db, sessionId, messageId))
       const decided = asked.filter(({ state }) => state !== 'OPEN')
-      for (const one of decided) await carryOut(one)
+      for (const one of decided) {
+        await carryOut(one).catch((thrown) => {
+          // Refused for good, it would be refused again: the step ends without it.
+          if (!(thrown instanceof AppendRefusedError)) throw thrown
+          infraFailure ??= thrown
+        })
+      }
       return { seq, asked, carried: decided.length }
     })
     looking = look.catch(() => {})
@@ -309,7 +315,8 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       for (;;) {
         if (hold.signal.aborted) throw new HoldEnded(hold.ended ?? 'lost')
         rung = false
-        const { seq, asked, carried } = asks ? await carryOutDecided() : { seq: 0, asked: [], carried: 0 }
+        const looks = asks && infraFailure === null
+        const { seq, asked, carried } = looks ? await carryOutDecided() : { seq: 0, asked: [], carried: 0 }
         if (running.size === 0 && carried === 0) return { seq, open: asked }
         if (rung || carried > 0) continue
         const ended = Promise.allSettled(running.values())

@@ -5,7 +5,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { backoffMs, databaseNow } from '../db.ts'
-import { asError } from '../errors.ts'
+import { AppendRefusedError, asError } from '../errors.ts'
 import type { ClaimMove } from '../event-log.ts'
 import { event, type NewEvent, noUsage, type StepError, type StepErrorCode, type Usage } from '../events.ts'
 import { newMessageId } from '../ids.ts'
@@ -13,6 +13,7 @@ import type { Asked } from './asked.ts'
 import { compact, compactionsMax } from './compaction.ts'
 import type { Core } from './core.ts'
 import type { PendingInput, Work } from './eligible.ts'
+import { endOpen } from './end-open.ts'
 import type { Promoted } from './history.ts'
 import { type Hold, HoldEnded, reading } from './hold.ts'
 import { createLedger, type Ledger } from './ledger.ts'
@@ -20,7 +21,7 @@ import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import { type Prepared, prepare, readPromoted } from './prepare.ts'
 import { attemptsMax, retryDelayMs } from './retry.ts'
-import { cancelInteractions } from './settle-open.ts'
+import { cancelInteractions, type OpenTool } from './settle-open.ts'
 import { classify, type Settlement } from './settlement.ts'
 import { inStepSpan, tracedRequest } from './spans.ts'
 import { createStepTools, type StepTools } from './step-tools.ts'
@@ -247,7 +248,8 @@ async function runAttempt(
   const { messageId } = ledger
   let providerFailure: ProviderFailure | null = null
   let infraFailure: Error | null = null
-  const write = (events: NewEvent[]) => append(core, hold, events).then(() => {})
+  hold.received = ledger.received
+  const write = (events: NewEvent[]) => append(core, hold, events).then(() => ledger.written(events))
   const tools = createStepTools(core, hold, {
     messageId,
     isLastStep: prepared.isLastStep,
@@ -298,7 +300,11 @@ async function runAttempt(
       const { usage } = ledger
       closing.push(event('step.streamed', { messageId, finish: ledger.finish ?? 'other', usage }))
     }
-    if (tools.running() > 0 && closing.length > 0) await write(closing.splice(0))
+    // What is refused is no longer believed: the step ends by its rows, once its tools have.
+    if (tools.running() > 0 && closing.length > 0)
+      await write(closing.splice(0)).catch((thrown) => {
+        infraFailure = onlyRefused(thrown)
+      })
     return await settleStep(
       core,
       hold,
@@ -464,6 +470,40 @@ interface Settling {
   attemptNumber: number
 }
 
+/** What can be carried out: all that is to be written is there. */
+type Carried = Omit<Settling, 'settlement'> & { settlement: Exclude<Settlement, { kind: 'ToolInfraFailed' }> }
+
+/** A write that the database or the door refuses for good; anything else goes on its way. */
+function onlyRefused(thrown: unknown): AppendRefusedError {
+  if (thrown instanceof AppendRefusedError) return thrown
+  throw thrown
+}
+
+/** Ends a step of which something could not be stored, by its rows: they may lack what the ledger has counted as there. */
+async function failByRows(core: Core, hold: Hold, messageId: string, cause: Error): Promise<StepResult> {
+  const { sessionId, executionId } = hold
+  core.log.error({ err: cause, sessionId, executionId }, 'what a step did could not be stored')
+  const error: StepError = { code: 'OUTCOME_UNKNOWN', message: 'what the step did could not be stored' }
+  const ran: StepError = { code: 'OUTCOME_UNKNOWN', message: 'its outcome could not be stored' }
+  const neverRan: StepError = { code: 'NOT_STARTED', message: 'its step failed before it was started' }
+  const outcome = await endOpen(core, hold, {
+    ending: {
+      tool: ({ started }: OpenTool) => (started ? ran : neverRan),
+      compaction: error,
+      step: { failed: error, continues: false, messageId },
+    },
+    after: [],
+    phase: hold.phase,
+    claim: { kind: 'move', to: 'SAFE' },
+  })
+  if (outcome.kind === 'appended') {
+    hold.phase = 'SAFE'
+    return { kind: 'settled', continues: false, failed: error.code }
+  }
+  await fenceFailed(core, hold, 'append')
+  throw new HoldEnded(hold.ended ?? 'lost')
+}
+
 /** Waits for the tools, classifies once, and carries the outcome out; decides again when a decision came in between. */
 async function settleStep(
   core: Core,
@@ -474,8 +514,15 @@ async function settleStep(
 ): Promise<StepResult> {
   for (let look = 0; look < decideAgainMax; look++) {
     const { seq, open } = await tools.settled()
-    const result = await carryOut(core, hold, messageId, evidence(open), tools.isAsking() ? seq : undefined)
-    if (result.kind !== 'stale') return result
+    const { settlement, ...rest } = evidence(open)
+    if (settlement.kind === 'ToolInfraFailed') return failByRows(core, hold, messageId, settlement.cause)
+    const expectedSeq = tools.isAsking() ? seq : undefined
+    try {
+      const result = await carryOut(core, hold, messageId, { settlement, ...rest }, expectedSeq)
+      if (result.kind !== 'stale') return result
+    } catch (thrown) {
+      return failByRows(core, hold, messageId, onlyRefused(thrown))
+    }
     // Callers that come without end rest now and then (turns.ts): one of these looks falls into that.
     await pause(backoffMs(look))
   }
@@ -487,7 +534,7 @@ async function carryOut(
   core: Core,
   hold: Hold,
   messageId: string,
-  { settlement, closing, finish, usage, open, unkept, ledger, attemptNumber }: Settling,
+  { settlement, closing, finish, usage, open, unkept, ledger, attemptNumber }: Carried,
   expectedSeq: number | undefined,
 ): Promise<StepResult> {
   const write = (events: NewEvent[], claim: ClaimMove) =>
@@ -522,11 +569,6 @@ async function carryOut(
     }
     case 'StepFailed':
       return fail(settlement.error)
-    case 'ToolInfraFailed': {
-      const { sessionId, executionId } = hold
-      core.log.error({ err: settlement.cause, sessionId, executionId }, 'what a step did could not be stored')
-      return fail({ code: 'OUTCOME_UNKNOWN', message: 'what the step did could not be stored' })
-    }
     case 'ProviderFailed': {
       const { failure } = settlement
       const { sessionId, executionId } = hold

@@ -1,3 +1,4 @@
+import { joinedChunks } from '../chunk-text.ts'
 import type { Chunk, Message, Part, ToolCall } from '../generated/prisma/client.ts'
 import { batched, grouped } from './batched.ts'
 import { columnsOf } from './columns.ts'
@@ -24,10 +25,9 @@ export const partsOf = batched<Key, (Part | ToolCall)[]>(async ({ db }, keys) =>
       SELECT c.* FROM unnest(${open.map((part) => part.sessionId)}::text[], ${open.map(ofMessage)}::text[], ${open.map((part) => part.index)}::int[]) k(s, m, i)
       JOIN "Chunk" c ON c."sessionId" = k.s AND c."messageId" = k.m AND c.index = k.i ORDER BY c."offset"`
     for (const part of open)
-      part.text = chunks
-        .filter((chunk) => chunk.messageId === part.messageId && chunk.index === part.index)
-        .map((chunk) => chunk.text)
-        .join('')
+      part.text = joinedChunks(
+        chunks.filter((chunk) => chunk.messageId === part.messageId && chunk.index === part.index),
+      )
   }
   return grouped<Key, Part | ToolCall>(keys, [...parts, ...calls], idOf, ofMessage).map((rows) =>
     rows.sort((a, b) => a.index - b.index),

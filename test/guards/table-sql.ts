@@ -3,6 +3,8 @@
 import type { Guard } from './mutant.ts'
 
 const file = 'prisma/migrations/20261129000000_ground/migration.sql'
+/** The chunks' function as it is now. */
+const chunkFile = 'prisma/migrations/20261130020000_chunks_and_counts/migration.sql'
 
 /** A count that has to match, else the append is refused. */
 const count = (id: string, message: string, keeps: string, tests: Guard['tests'], secondLineOf?: string): Guard => ({
@@ -218,7 +220,7 @@ const door: Guard[] = [
   ),
 ]
 
-const chunksAndLeases: Guard[] = [
+const chunkRules: Guard[] = [
   guard('chunk-execution', `c."executionId" = r.x`, 'HIT(true)', 'text of another execution', chunks),
   guard('chunk-owner', 'AND c.owner = r.o\n', 'AND HIT(true)\n', 'text of another owner', chunks),
   guard('chunk-phase', `WHERE c.phase = 'UNKNOWN' AND`, 'WHERE HIT(true) AND', 'text behind an interrupt', [
@@ -252,7 +254,7 @@ const chunksAndLeases: Guard[] = [
     'input behind the call of its tool',
     chunks,
   ),
-]
+].map((each) => ({ ...each, file: chunkFile }))
 
 const unique = (name: string, columns: string, marked: string, keeps: string, tests: Guard['tests']) =>
   guard(
@@ -311,4 +313,4 @@ const log: Guard[] = [
   ),
 ]
 
-export const sqlGuards: readonly Guard[] = [...door, ...chunksAndLeases, ...log]
+export const sqlGuards: readonly Guard[] = [...door, ...chunkRules, ...log]

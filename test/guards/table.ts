@@ -9,6 +9,7 @@ import { foreignGuards } from './table-foreign.ts'
 import { lockGuards } from './table-locks.ts'
 import { proofGuards } from './table-proofs.ts'
 import { sqlGuards } from './table-sql.ts'
+import { stepGuards } from './table-steps.ts'
 
 const anyPhase = `['READY', 'UNKNOWN', 'SAFE', 'CONTINUE', 'CANCELLING', 'CANCELLED']`
 
@@ -237,7 +238,7 @@ const owners: Guard[] = [
   },
   {
     id: 'cleanup-seq',
-    file: 'src/runner/cleanup.ts',
+    file: 'src/runner/end-open.ts',
     find: 'expectedSeq: open.seq,',
     replace: '...HIT({}),',
     keeps: 'a cleanup from overwriting what a person decided meanwhile',
@@ -246,8 +247,8 @@ const owners: Guard[] = [
   {
     id: 'cleanup-fence',
     file: 'src/runner/cleanup.ts',
-    find: `fence: hold.fence(['CANCELLING']),`,
-    replace: `fence: HIT(hold.fence(['READY'])),`,
+    find: "phase: 'CANCELLING',",
+    replace: "phase: HIT('READY' as const),",
     keeps: 'the one append that phase CANCELLING lets pass: with another phase nothing would be settled',
     tests: [['interrupt.test.ts', 'INT-01']],
   },
@@ -646,4 +647,5 @@ export const guards: readonly Guard[] = [
   ...fairGuards,
   ...foreignGuards,
   ...lockGuards,
+  ...stepGuards,
 ]

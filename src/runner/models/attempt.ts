@@ -39,14 +39,22 @@ const AFTER_ERROR_MS = 1000
  * database takes 256 MB at once: what no append can hold could not even be settled.
  */
 const answerMax = 32 * 1024 * 1024
+/**
+ * Parts and calls that one answer may have. Each that is still open when a step ends has its end in that one append, with two
+ * events for a call that asks, and an append counts its events in 16 bits.
+ */
+const partsMax = 4096
 
 /** What of an event has a length that the provider decides. */
 function lengthOf(event: ProviderEvent): number {
+  const state = 'state' in event ? JSON.stringify(event.state).length : 0
   if ('text' in event) return event.text.length
   if (event.type === 'tool-result') return JSON.stringify(event.output).length
-  if (event.type === 'tool-call') return event.input.length
-  return 0
+  if (event.type === 'tool-call') return event.input.length + state
+  return state
 }
+
+const begins: ReadonlySet<ProviderEvent['type']> = new Set(['text-start', 'reasoning-start', 'tool-input-start'])
 
 /**
  * One attempt (design section 1): exactly one provider request, no retry, no tool loop. Yields what it says as it comes
@@ -62,6 +70,7 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
   let failure: ProviderFailure | undefined
   let finished = false
   let length = 0
+  let parts = 0
   const idleMs = () => (failure === undefined ? request.idleMs : Math.min(request.idleMs, AFTER_ERROR_MS))
   try {
     for await (const part of pull({
@@ -83,6 +92,8 @@ export async function* attempt(request: AttemptRequest): AsyncGenerator<Provider
         length += lengthOf(event)
         if (length > answerMax)
           throw new ProviderFailure('PROVIDER_INVALID', `The answer has more than ${answerMax} characters.`)
+        if (begins.has(event.type) && ++parts > partsMax)
+          throw new ProviderFailure('PROVIDER_INVALID', `The answer has more than ${partsMax} parts and tool calls.`)
         yield event
       }
     }

@@ -1,6 +1,8 @@
 import type { LanguageModelV4StreamPart, LanguageModelV4Usage, SharedV4ProviderMetadata } from '@ai-sdk/provider'
 import { kindOf } from '../../thrown.ts'
+import { tokenCount } from '../../tokens.ts'
 import { plainJson } from '../plain-json.ts'
+import { keptCallId, keptName } from './call-text.ts'
 import { ProviderFailure } from './failure.ts'
 import type { FinishReason, JsonValue, ProviderEvent, Usage } from './provider-event.ts'
 import { holdHalf, safeJsonText, safeText } from './safe-text.ts'
@@ -64,7 +66,7 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
   function startInput(callId: string, name: string, providerExecuted: boolean): ProviderEvent[] {
     if (calls.has(callId)) throw broken('started a tool call twice')
     calls.set(callId, { stage: 'input', held: '' })
-    return [{ type: 'tool-input-start', callId: safeText(callId), name: safeText(name), providerExecuted }]
+    return [{ type: 'tool-input-start', callId: keptCallId(callId), name: keptName(name), providerExecuted }]
   }
 
   function inputDelta(callId: string, text: string): ProviderEvent[] {
@@ -72,7 +74,7 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
     if (call?.stage !== 'input') throw broken('sent input for a tool call that is not open')
     const [ready, held] = holdHalf(call.held + textOf(text))
     call.held = held
-    return ready === '' ? [] : [{ type: 'tool-input-delta', callId: safeText(callId), text: safeText(ready) }]
+    return ready === '' ? [] : [{ type: 'tool-input-delta', callId: keptCallId(callId), text: safeText(ready) }]
   }
 
   return (part) => {
@@ -103,8 +105,8 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
           ...before,
           {
             type: 'tool-call',
-            callId: safeText(part.toolCallId),
-            name: safeText(part.toolName),
+            callId: keptCallId(part.toolCallId),
+            name: keptName(part.toolName),
             // Servers send no arguments at all for a tool without parameters.
             input: part.input.trim() === '' ? '{}' : safeJsonText(part.input),
             providerExecuted,
@@ -118,10 +120,10 @@ export function translator(): (part: LanguageModelV4StreamPart) => ProviderEvent
         if (call?.stage !== 'called') throw broken('sent a result for a tool call that is not open')
         call.stage = 'answered'
         const output = kept(part.result)
-        return [{ type: 'tool-result', callId: safeText(part.toolCallId), output, isError: part.isError === true }]
+        return [{ type: 'tool-result', callId: keptCallId(part.toolCallId), output, isError: part.isError === true }]
       }
       case 'finish': {
-        const { unified } = part.finishReason
+        const { unified } = part.finishReason ?? {}
         const reason = unified === 'interrupted' ? 'error' : finishReasons.find((known) => known === unified)
         return [{ type: 'finish', reason: reason ?? 'other', usage: usageOf(part.usage) }]
       }
@@ -139,17 +141,15 @@ function textOf(given: unknown): string {
   return given
 }
 
-function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
+/** A model of the config file may leave any of it out. */
+function usageOf(usage: Partial<LanguageModelV4Usage> | undefined): Usage {
+  const { inputTokens, outputTokens } = usage ?? {}
   return {
-    inputTokens: count(inputTokens.total),
-    outputTokens: count(outputTokens.total),
-    reasoningTokens: count(outputTokens.reasoning),
-    cachedInputTokens: count(inputTokens.cacheRead),
+    inputTokens: tokenCount(inputTokens?.total),
+    outputTokens: tokenCount(outputTokens?.total),
+    reasoningTokens: tokenCount(outputTokens?.reasoning),
+    cachedInputTokens: tokenCount(inputTokens?.cacheRead),
   }
-}
-
-function count(tokens: number | undefined): number {
-  return tokens !== undefined && Number.isFinite(tokens) && tokens > 0 ? Math.round(tokens) : 0
 }
 
 function withState(state: SharedV4ProviderMetadata | undefined): { state?: JsonValue } {
