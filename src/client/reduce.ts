@@ -150,13 +150,16 @@ const usageOf = (usage: UsageView): UsageView => ({
 
 const errorOf = (error: ErrorView): ErrorView => ({ code: error.code, message: error.message })
 
+/** A sum that a number cannot keep exactly stays where exactness ends, as the server's does. */
+const sum = (a: number, b: number) => Math.min(a + b, Number.MAX_SAFE_INTEGER)
+
 const withUsage = (view: SessionView, usage: UsageView): SessionView => ({
   ...view,
   usage: {
-    inputTokens: view.usage.inputTokens + usage.inputTokens,
-    outputTokens: view.usage.outputTokens + usage.outputTokens,
-    reasoningTokens: view.usage.reasoningTokens + usage.reasoningTokens,
-    cachedInputTokens: view.usage.cachedInputTokens + usage.cachedInputTokens,
+    inputTokens: sum(view.usage.inputTokens, usage.inputTokens),
+    outputTokens: sum(view.usage.outputTokens, usage.outputTokens),
+    reasoningTokens: sum(view.usage.reasoningTokens, usage.reasoningTokens),
+    cachedInputTokens: sum(view.usage.cachedInputTokens, usage.cachedInputTokens),
   },
 })
 
@@ -369,6 +372,11 @@ function reduceStep(view: SessionView, name: string | undefined, event: Fields, 
         retry: { attempt, retryAt: isoOrNull(retryAt), error: errorOf(error) },
       }))
     }
+    case 'StepStreamed': {
+      const { finish, usage } = event
+      // Early logs do not say, and an early server does not show it.
+      return finish ? onStep(view, event.messageId, (step) => ({ ...step, finish, usage: usageOf(usage) })) : view
+    }
     case 'StepEnded':
       return settledStep(view, event, at, { status: 'ENDED', finish: event.finish })
     case 'StepFailed': {
@@ -469,7 +477,7 @@ function reduceTool(view: SessionView, name: string | undefined, event: Fields, 
     case 'ToolFailed':
       return settledCall(view, event, at, { status: 'FAILED', error: errorOf(event.error) })
     default:
-      // StepStreamed, and types of a newer server: they change nothing that this view shows.
+      // Types of a newer server: they change nothing that this view shows.
       return view
   }
 }

@@ -1,19 +1,33 @@
 // Small values that several types carry.
 import type { Attachment as AttachmentShape, StepError as StepErrorShape, Usage as UsageShape } from '../events.ts'
+import { tokensMax } from '../tokens.ts'
 import { builder } from './builder.ts'
+
+/** Rows and logs of earlier versions may hold more than a JSON number keeps: one of them must not make a list of others null. */
+const shown = (count: number | bigint): number => Math.min(Number(count), tokensMax)
 
 export const Usage = builder.objectRef<{ [K in keyof UsageShape]: number | bigint }>('Usage').implement({
   description: 'Tokens as the provider counted them.',
   fields: (t) => ({
-    inputTokens: t.expose('inputTokens', { type: 'SafeInt', description: 'Tokens sent to the model.' }),
-    outputTokens: t.expose('outputTokens', { type: 'SafeInt', description: 'Tokens that the model wrote.' }),
-    reasoningTokens: t.expose('reasoningTokens', {
+    inputTokens: t.field({
+      type: 'SafeInt',
+      description: 'Tokens sent to the model.',
+      resolve: ({ inputTokens }) => shown(inputTokens),
+    }),
+    outputTokens: t.field({
+      type: 'SafeInt',
+      description: 'Tokens that the model wrote.',
+      resolve: ({ outputTokens }) => shown(outputTokens),
+    }),
+    reasoningTokens: t.field({
       type: 'SafeInt',
       description: 'Of those written, the ones for reasoning.',
+      resolve: ({ reasoningTokens }) => shown(reasoningTokens),
     }),
-    cachedInputTokens: t.expose('cachedInputTokens', {
+    cachedInputTokens: t.field({
       type: 'SafeInt',
       description: "Of those sent, the ones read from the provider's cache.",
+      resolve: ({ cachedInputTokens }) => shown(cachedInputTokens),
     }),
   }),
 })

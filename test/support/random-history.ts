@@ -283,10 +283,12 @@ export function randomHistory(prefix: string): History {
       const retry = { attempt: 2 + (dice % 3), retryAt: '2030-01-01T00:00:00.000Z', error: errorOf(1) }
       return [event('step.retry_scheduled', { messageId: step.messageId, ...retry })]
     },
-    streamed: () => {
+    streamed: (dice) => {
       if (!step || step.streamed || step.open.size > 0) return null
       step.streamed = true
-      return [event('step.streamed', { messageId: step.messageId })]
+      // Early logs do not tell them.
+      const told = dice % 4 ? { finish: 'tool-calls', usage: usageOf(dice) } : {}
+      return [event('step.streamed', { messageId: step.messageId, ...told })]
     },
     endStep: (dice) => {
       if (!step || step.open.size > 0 || callIn('STREAMING', 'CALLED', 'AWAITING', 'DECIDED', 'RUNNING')) return null

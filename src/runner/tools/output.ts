@@ -45,12 +45,14 @@ function within(text: string, bytes: number, from: 'start' | 'end'): string {
 /** What is left out of a text beyond the bounds: from here, to there, and the marker that says how much. Null: it is within them. */
 function gapOf(text: string, linesMax: number, bytesMax: number): { from: number; to: number; marker: string } | null {
   const lines = text.split('\n')
-  if (lines.length <= linesMax && bytesOf(text) <= bytesMax) return null
+  // A final newline ends a line and begins none.
+  const ended = text.endsWith('\n') ? 1 : 0
+  const isLong = lines.length - ended > linesMax
+  if (!isLong && bytesOf(text) <= bytesMax) return null
   const halfOfLines = Math.floor(linesMax / 2)
-  const isLong = lines.length > linesMax
   // An empty tail of a long text is its last line, not a text that has not been cut yet.
   let head = isLong ? lines.slice(0, halfOfLines).join('\n') : text
-  let tail = isLong ? lines.slice(-halfOfLines).join('\n') : text
+  let tail = isLong ? lines.slice(-halfOfLines - ended).join('\n') : text
   if (!isLong || bytesOf(head) + bytesOf(tail) > bytesMax) {
     const halfOfBytes = Math.floor(bytesMax / 2)
     head = within(head, halfOfBytes, 'start')

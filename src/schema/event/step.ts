@@ -1,3 +1,4 @@
+import { noUsage } from '../../events.ts'
 import { StepError, Usage } from '../values.ts'
 import { logged, means, SessionEvent } from './base.ts'
 
@@ -27,6 +28,16 @@ logged('step.streamed').implement({
   description: 'The model has said everything; tools or a person may still hold the step open.',
   fields: (t) => ({
     messageId: t.exposeID('messageId', { description: means.stepMessageId }),
+    // Not null, though early logs lack them: one selection may ask them of several events, which then have to have one type.
+    finish: t.string({
+      description: 'Why the model stopped, in the words of its provider. Empty: the log does not say.',
+      resolve: ({ finish }) => finish ?? '',
+    }),
+    usage: t.field({
+      type: Usage,
+      description: 'Tokens of this request; what the end of the step tells is the same, not more.',
+      resolve: ({ usage }) => usage ?? noUsage,
+    }),
   }),
 })
 
