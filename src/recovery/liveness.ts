@@ -14,6 +14,7 @@ import { boundedSockets, keepAliveInitialDelayMillis } from '../bounded-socket.t
 import { sqlStateOf } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { createStandstill } from '../standstill.ts'
 
 export interface Liveness {
   /** Is this process's lock held, as proven within the last three quarters of the grace? Before anything is started for a claim. */
@@ -46,6 +47,8 @@ export interface LivenessOptions {
   returnsWithinMs?: number
   /** Monotonic ms. */
   now?: () => number
+  /** Ms of the wall clock: it goes on where the monotonic one stands still. */
+  wall?: () => number
 }
 
 const silentMsDefault = 10_000
@@ -78,8 +81,11 @@ export function createLiveness({
   log,
   silentMs = silentMsDefault,
   returnsWithinMs = returnsWithinMsDefault,
-  now = () => performance.now(),
+  now: monotonic,
+  wall,
 }: LivenessOptions): Liveness {
+  const now = monotonic ?? (() => performance.now())
+  const standstill = createStandstill(now, wall ?? monotonic)
   let client: Client | null = null
   let isGranted = false
   let provenAt = Number.NEGATIVE_INFINITY
@@ -103,7 +109,8 @@ export function createLiveness({
   }
 
   // The server cannot have freed the lock before the last proof was sent, and others wait for the whole grace from then on.
-  const isHeld = () => isGranted && now() - provenAt <= graceMs * 0.75
+  // After a standstill of the machine it may have, whatever the monotonic clock says. That clock alone counts how long other locks are free.
+  const isHeld = () => isGranted && now() - provenAt <= graceMs * 0.75 && provenAt > standstill.noticedAt()
 
   function prove(sentAt: number) {
     provenAt = sentAt

@@ -2,11 +2,13 @@
 // been interrupted elsewhere. One that somebody has locked is passed over: it is neither lost nor proven. A process that cannot renew stops
 // its own work before the database would say so, by its own monotonic count since the last renewal was sent (CLAIM-14).
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Renewed, readClaim, renewClaims } from '../claim.ts'
 import { type Db, retrying } from '../db.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
+import { createStandstill } from '../standstill.ts'
 import { type Hold, HoldEnded } from './hold.ts'
 
 /** Can other processes see that this one lives (recovery's liveness lock)? */
@@ -49,7 +51,12 @@ export interface LeaseOptions {
   /** How long a renewal may take before the next one does not wait for it any more. */
   patienceMs?: number
   now?: () => number
+  /** Ms of the wall clock: it goes on where the monotonic one stands still. */
+  wall?: () => number
 }
+
+/** Between two tries to prove a claim that is in doubt. */
+const doubtMs = 200
 
 export function createLeases({
   db,
@@ -61,8 +68,10 @@ export function createLeases({
   alive,
   patienceMs = Math.max(renewMs, 5000),
   now,
+  wall,
 }: LeaseOptions): Leases {
   const monotonic = now ?? (() => performance.now())
+  const standstill = createStandstill(monotonic, wall ?? now)
   const holds = new Map<string, { hold: Hold; provenAt: number }>()
   let renewing: Promise<void> | null = null
   let soon: NodeJS.Timeout | undefined
@@ -89,13 +98,23 @@ export function createLeases({
     return false
   }
 
+  /** Proven before the machine stood still: it may have been taken over since, and only the database knows. */
+  const isInDoubt = (hold: Hold) => (holds.get(hold.sessionId)?.provenAt ?? 0) <= standstill.noticedAt()
+
   async function mayStart(hold: Hold): Promise<boolean> {
-    if (alive && !alive.isHeld() && !(await alive.whenHeld(hold.signal))) return false
-    return hold.ended === null && isFresh(hold)
+    for (;;) {
+      if (alive && !alive.isHeld() && !(await alive.whenHeld(hold.signal))) return false
+      if (hold.ended !== null || !isFresh(hold)) return false
+      if (!isInDoubt(hold)) return true
+      // As long as there is no answer it is asked again; that ends with the lease, by the count of the monotonic clock.
+      await renewNow()
+      if (isInDoubt(hold)) await sleep(doubtMs)
+    }
   }
 
   function expire() {
-    for (const { hold } of [...holds.values()]) isFresh(hold)
+    const live = [...holds.values()].filter(({ hold }) => isFresh(hold))
+    if (live.some(({ hold }) => isInDoubt(hold))) void renewNow()
   }
 
   /** What is asked while a renewal is under way shares it. */

@@ -103,4 +103,20 @@ export const lockGuards: readonly Guard[] = [
     keeps: 'a wire from waiting for ever once it was forgiven a silence',
     tests: [['promise-wire.test.ts', 'PROMISE-120']],
   },
+  {
+    id: 'lease-in-doubt',
+    file: 'src/runner/leases.ts',
+    find: 'if (!isInDoubt(hold)) return true',
+    replace: 'return HIT(true)',
+    keeps: 'a process whose machine slept from starting what has been taken over since',
+    tests: [['promise-standstill.test.ts', 'PROMISE-081']],
+  },
+  {
+    id: 'liveness-in-doubt',
+    file: 'src/recovery/liveness.ts',
+    find: 'graceMs * 0.75 && provenAt > standstill.noticedAt()',
+    replace: 'graceMs * 0.75 && HIT(true)',
+    keeps: 'a process whose machine slept from believing in a lock that may have been freed since',
+    tests: [['promise-standstill.test.ts', 'PROMISE-083']],
+  },
 ]

@@ -25,8 +25,8 @@ const leases: Guard[] = [
   {
     id: 'lease-may-start',
     file: 'src/runner/leases.ts',
-    find: 'return hold.ended === null && isFresh(hold)',
-    replace: 'return HIT(true)',
+    find: 'if (hold.ended !== null || !isFresh(hold)) return false',
+    replace: 'HIT(hold)',
     keeps: 'a hold that ended, or is not proven, from starting an effect outside',
     tests: [['leases.test.ts', 'CLAIM-15']],
   },
@@ -571,8 +571,8 @@ const takeover: Guard[] = [
   {
     id: 'liveness-proof-age',
     file: 'src/recovery/liveness.ts',
-    find: 'const isHeld = () => isGranted && now() - provenAt <= graceMs * 0.75',
-    replace: 'const isHeld = () => HIT(isGranted)',
+    find: 'const isHeld = () => isGranted && now() - provenAt <= graceMs * 0.75 &&',
+    replace: 'const isHeld = () => HIT(isGranted) &&',
     keeps: 'a process that does not hear of its own lock from believing in it for the whole grace',
     tests: [['recovery-guards.test.ts', 'no proof']],
   },
