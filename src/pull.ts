@@ -7,11 +7,14 @@ import { asError } from './errors.ts'
 /** Time as a stream sees it; a test passes its own. `setTimeout` answers how to cancel. */
 export interface Timers {
   now(): number
+  /** For durations: ms that nobody sets forward or back. Not there: `now` is such a clock. */
+  monotonic?(): number
   setTimeout(fn: () => void, ms: number): () => void
 }
 
 export const realTimers: Timers = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   setTimeout(fn, ms) {
     const timer = setTimeout(fn, Math.max(0, ms))
     // Sockets keep a server running, a stream's timer does not.

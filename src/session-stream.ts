@@ -63,6 +63,8 @@ export function sessionStream(
   const { db, eventLog, doorbell, live, config, stopping, bytes, metrics } = sources
   const { sessionId, after, signal, whenUnauthenticated, taken = () => 0, holder = '', pageSize = 200 } = options
   const clock = sources.clock ?? realTimers
+  // A wall clock that is set forward must end no reader that takes what it gets.
+  const monotonic = clock.monotonic ?? clock.now
 
   let phase: 'REPLAY' | 'CATCH_UP' | 'LIVE' = 'REPLAY'
   /** The seq of the event last given: what `resumeAfter` says. */
@@ -95,8 +97,8 @@ export function sessionStream(
     } catch (thrown) {
       const overloaded = thrown instanceof OverloadedError
       if (!overloaded && !isTransient(thrown)) throw thrown
-      awaySince ??= clock.now()
-      if (clock.now() - awaySince >= outageMs)
+      awaySince ??= monotonic()
+      if (monotonic() - awaySince >= outageMs)
         throw overloaded ? thrown : new UnavailableError(`the stream of ${sessionId}`, { cause: thrown })
       if (!released)
         cancelRetry = clock.setTimeout(() => {
@@ -207,7 +209,7 @@ export function sessionStream(
       }, config.pollMs)
     if (readerWaits || cancelRest !== null) return
     if (!rung && !somethingReady() && !(text.rung && text.hasRemote())) return
-    const since = clock.now()
+    const since = monotonic()
     const at = pulls
     cancelRest = clock.setTimeout(() => void slim(since, at), Math.min(slimMs, config.stallMs))
   }
@@ -227,7 +229,7 @@ export function sessionStream(
     cancelRest = null
     // Rung in the meantime, or the database is away: look again.
     if (!ready) return rested(false)
-    endUnlessTaken(Math.max(0, since + config.stallMs - clock.now()))
+    endUnlessTaken(Math.max(0, since + config.stallMs - monotonic()))
   }
 
   /** What counts is the time in which nothing at all was taken. */

@@ -306,6 +306,26 @@ describe('shutdown and slow readers', () => {
     await stopping.close()
   })
 
+  it('PROMISE-085: a wall clock that is set forward ends no reader that is away for a moment', async () => {
+    const clock = testClock()
+    let ahead = 0
+    const set = { now: () => clock.now() + ahead, monotonic: clock.now, setTimeout: clock.setTimeout }
+    const stalling = streamProcess(database.url, { clock: set, stallMs: 60_000 })
+    const sessionId = await createSession(stalling)
+    const stream = stalling.stream(sessionId)
+    await takeUntil(stream, is('LogSynced'))
+    await append(stalling, sessionId, titled('two'))
+    await clock.armed(200)
+    ahead = 3_600_000
+    await clock.advance(200)
+    await until(() => clock.timers().length > 0, 'the stall timer')
+    await clock.advance(1000)
+    expect(stalling.counts.slowConsumers).toBe(0)
+    expect((await stream.next()).value).toMatchObject({ seq: 2 })
+    await stream.return?.()
+    await stalling.close()
+  })
+
   it('STREAM-13: a reader that takes nothing for the stall limit is ended when it passes, not before, and what it listened to is released', async () => {
     const clock = testClock()
     const stalling = streamProcess(database.url, { clock, stallMs: 60_000 })

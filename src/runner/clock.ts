@@ -5,6 +5,8 @@
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
+  /** For durations: ms that nobody sets forward or back. Not there: `now` is such a clock. */
+  monotonic?(): number
   /** Calls `fn` once, `ms` milliseconds from now, unless the returned function is called first. */
   setTimeout(fn: () => void, ms: number): () => void
 }
@@ -15,6 +17,7 @@ const LONGEST_TIMER = 2 ** 31 - 1
 /** The machine's own clock and timers. Waits longer than about 24 days end after 24 days. */
 export const realClock: Clock = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   setTimeout(fn, ms) {
     const timer = setTimeout(fn, Math.min(Math.max(ms, 0), LONGEST_TIMER))
     return () => clearTimeout(timer)

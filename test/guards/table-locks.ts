@@ -119,4 +119,12 @@ export const lockGuards: readonly Guard[] = [
     keeps: 'a process whose machine slept from believing in a lock that may have been freed since',
     tests: [['promise-standstill.test.ts', 'PROMISE-083']],
   },
+  {
+    id: 'stall-monotonic',
+    file: 'src/session-stream.ts',
+    find: 'const monotonic = clock.monotonic ?? clock.now',
+    replace: 'const monotonic = HIT(clock.now)',
+    keeps: 'a wall clock that is set forward from ending readers',
+    tests: [['stream-log.test.ts', 'PROMISE-085']],
+  },
 ]
