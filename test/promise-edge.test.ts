@@ -7,7 +7,7 @@ import { type Served, serveLog } from './support/served.ts'
 
 const key = 'a'.repeat(24)
 /** Small where bytes are counted, and as patient as can be. */
-const bounds = { firstBytes: 4000, initMs: 60_000, unsentBytes: 20_000, unsentMessages: 50 }
+const bounds = { bodiesBytes: 50_000, firstBytes: 4000, initMs: 60_000, unsentBytes: 20_000, unsentMessages: 50 }
 const deadlines = { initMs: 400, headersMs: 400, requestMs: 800, lookMs: 50 }
 const env = { HOLDFAST_MAX_UNAUTHENTICATED: '3', HOLDFAST_API_KEYS: `${key}:default` }
 
@@ -146,6 +146,31 @@ describe('before a caller is known', () => {
     )
     await soon(() => expect(stream.received()).toContain('"seq":2'))
     stream.socket.destroy()
+  })
+})
+
+describe('bodies', () => {
+  it('PROMISE-175: those that are under way have a bound together; one too many is told to come again, and when they have gone there is room', async () => {
+    const slow = Array.from({ length: 2 }, () =>
+      raw(
+        `POST /graphql HTTP/1.1\r\n${host}authorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 39000000\r\n\r\n{"query":"${'x'.repeat(20_000)}`,
+        served,
+      ),
+    )
+    const lines = await Promise.all(slow)
+    const ask = () =>
+      served.ask(
+        '{ __typename }',
+        { text: 'x'.repeat(20_000) },
+        { authorization: `Bearer ${key}`, connection: 'close' },
+      )
+    await vi.waitFor(
+      async () =>
+        expect((await ask()).errors?.[0]?.extensions).toMatchObject({ code: 'OVERLOADED', retryAfterMs: 1000 }),
+      { timeout: 30_000 },
+    )
+    for (const { socket } of lines) socket.destroy()
+    await vi.waitFor(async () => expect((await ask()).data).toEqual({ __typename: 'Query' }), { timeout: 30_000 })
   })
 })
 

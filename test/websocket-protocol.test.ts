@@ -180,6 +180,15 @@ describe('a client that breaks the protocol', () => {
         subscribe(raw, 'same')
       },
     ],
+    [
+      'uses a long id that is taken',
+      4409,
+      async (raw) => {
+        subscribe(raw, 'ö'.repeat(100))
+        await raw.got('next', 'ö'.repeat(100))
+        subscribe(raw, 'ö'.repeat(100))
+      },
+    ],
     ['subscribes before it has said hello', 4401, (raw) => subscribe(raw, '1'), false],
   ]
   it.each(breaks)(

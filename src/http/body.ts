@@ -14,6 +14,40 @@ export const tooLarge = (message: string) => badRequest(413, message, 'REQUEST_E
 /** What a request with too many values besides its texts is told. */
 export const tooMuchStructure = `the request has more than ${structureBytesMax} bytes besides its texts and attachments, or more than ${levelsMax} levels`
 
+const overloaded = () =>
+  new GraphQLError('the server holds too many large requests at the moment, try again', {
+    extensions: { code: 'OVERLOADED', retryAfterMs: 1000, http: { status: 503, headers: { 'retry-after': '1' } } },
+  })
+
+/** The share of one body in what all may hold. */
+export interface Held {
+  /** False when the others hold too much. */
+  take(bytes: number): boolean
+  close(): void
+}
+
+/** Bytes of bodies that are being read or parsed: at most `most` at once, so that slow ones cannot fill the memory together. */
+export function createBodies(most: number): { open(): Held } {
+  let held = 0
+  return {
+    open() {
+      let own = 0
+      return {
+        take(bytes) {
+          if (held + bytes > most) return false
+          own += bytes
+          held += bytes
+          return true
+        },
+        close() {
+          held -= own
+          own = 0
+        },
+      }
+    },
+  }
+}
+
 /** How long a peer whose body is refused may go on sending it before it is answered: one that only writes would not see why it is cut off. */
 const lingerMs = 1000
 
@@ -21,7 +55,7 @@ const lingerMs = 1000
  * The bytes of a request's body. Refuses it while it arrives, as soon as it is known to be too long or, where `isJson`, to have too many values. What
  * else comes of it is thrown away.
  */
-export function readBody(request: IncomingMessage, isJson: boolean): Promise<Buffer<ArrayBuffer>> {
+export function readBody(request: IncomingMessage, isJson: boolean, held: Held): Promise<Buffer<ArrayBuffer>> {
   const most = isJson ? bodyBytesMax : structureBytesMax
   const gauge = createGauge()
   const chunks: Buffer[] = []
@@ -31,14 +65,20 @@ export function readBody(request: IncomingMessage, isJson: boolean): Promise<Buf
     const refuse = (error: Error) => {
       refused = error
       chunks.length = 0
+      held.close()
       setTimeout(() => reject(error), lingerMs).unref()
     }
     const tooLong = () => tooLarge(`the body is too large: at most ${most} bytes are taken`)
-    if (Number(request.headers['content-length'] ?? 0) > most) refuse(tooLong())
+    if (Number(request.headers['content-length'] ?? 0) > most) {
+      // It is only announced: who is told now need not send it.
+      refused = tooLong()
+      reject(refused)
+    }
     request.on('data', (chunk: Buffer) => {
       if (refused) return
       length += chunk.length
       if (length > most) refuse(tooLong())
+      else if (!held.take(chunk.length)) refuse(overloaded())
       else if (isJson && !gauge.take(chunk)) refuse(tooLarge(tooMuchStructure))
       else chunks.push(chunk)
     })

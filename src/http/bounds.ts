@@ -1,5 +1,5 @@
 /**
- * What one connection may take of the process, whoever it belongs to. A test passes smaller ones; how many connections of nobody there may be is
+ * What connections may take of the process, whoever they belong to. A test passes smaller ones; how many connections of nobody there may be is
  * a setting (HOLDFAST_MAX_UNAUTHENTICATED).
  */
 export const bounds = {
@@ -13,6 +13,8 @@ export const bounds = {
   requestMs: 120_000,
   /** How often the two are looked at. */
   lookMs: 1000,
+  /** Bytes of all bodies together that are being read or parsed. */
+  bodiesBytes: 200_000_000,
   /** Bytes and messages that wait for a WebSocket's peer. Beyond them nothing more is read from it until it has taken some. */
   unsentBytes: 1_000_000,
   unsentMessages: 1000,

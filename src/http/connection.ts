@@ -15,6 +15,7 @@ import { isAsyncIterable } from 'graphql-yoga'
 import type { WebSocket } from 'ws'
 import { type Caller, endedMessage, isRefused } from '../access/caller.ts'
 import type { Gate } from '../access/gate.ts'
+import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Timers } from '../pull.ts'
@@ -83,7 +84,8 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
 
   function end(code: number, reason: string): void {
     ended = true
-    client.close(code, reason.slice(0, reasonMax))
+    // The id of an operation is the client's text, and the frame has room for bytes.
+    client.close(code, Buffer.byteLength(reason) > reasonMax ? 'protocol violation' : reason)
     // Who is known may have much to take before the goodbye.
     if (caller === undefined) setTimeout(() => client.terminate(), lingerMs).unref()
   }
@@ -99,7 +101,13 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     const bytes = data as Buffer<ArrayBuffer>
     // Nothing piles up behind one that takes its time.
     const resume = bytes.length > structureBytesMax ? out.holdReading() : undefined
-    before = before.then(() => (ended ? undefined : receive(bytes))).finally(resume)
+    before = before
+      .then(() => (ended ? undefined : receive(bytes)))
+      .catch((thrown: unknown) => {
+        log.error({ err: asError(thrown) }, 'a websocket message failed')
+        end(CloseCode.InternalServerError, 'Internal server error')
+      })
+      .finally(resume)
   })
   client.on('close', () => {
     ended = true

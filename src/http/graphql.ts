@@ -7,6 +7,7 @@ import { useDocumentLimits } from '../schema/limits.ts'
 import { maskOutside, useMasking } from '../schema/masking.ts'
 import { useReadSnapshot } from '../schema/read-snapshot.ts'
 import { useUnconditionalRoot } from '../schema/subscription-root.ts'
+import { createBodies } from './body.ts'
 import { boundedCache } from './bounded-cache.ts'
 import type { JsonParser } from './json.ts'
 import { type Operation, requestIds } from './operation.ts'
@@ -21,7 +22,7 @@ export const pingMs = 10_000
 const batchSizeMax = 10
 
 /** GraphQL for both transports: plugins, context and validation are the same on HTTP, SSE and WebSocket. */
-export function createGraphql(core: Core, json: JsonParser, options: { pingMs?: number } = {}) {
+export function createGraphql(core: Core, json: JsonParser, options: { pingMs?: number; bodiesBytes: number }) {
   return createYoga<Operation, Context>({
     schema,
     graphqlEndpoint: graphqlPath,
@@ -38,7 +39,7 @@ export function createGraphql(core: Core, json: JsonParser, options: { pingMs?: 
       resolveQuarantine,
     }),
     plugins: [
-      useParameters(json),
+      useParameters(json, createBodies(options.bodiesBytes)),
       useDocumentLimits(),
       useUnconditionalRoot(),
       useReadSnapshot(),

@@ -4,15 +4,17 @@
 import type { IncomingMessage } from 'node:http'
 import type { Plugin } from 'graphql-yoga'
 import { refusal } from '../schema/refusal.ts'
-import { badRequest, readBody } from './body.ts'
+import { badRequest, type createBodies, readBody } from './body.ts'
 import { InvalidJsonError, type JsonParser } from './json.ts'
 import type { Operation } from './operation.ts'
+
+type Bodies = ReturnType<typeof createBodies>
 
 const jsonTypes = new Set(['application/json', 'application/graphql+json'])
 const accepted = 'application/json'
 
 /** What GraphQL is asked by an HTTP request: one operation, or a list of them. Throws errors that say what is wrong with it. */
-export async function parametersOf(request: IncomingMessage, json: JsonParser): Promise<unknown> {
+export async function parametersOf(request: IncomingMessage, json: JsonParser, bodies: Bodies): Promise<unknown> {
   const { headers, method, url = '' } = request
   if (method === 'GET') return ofSearch(new URLSearchParams(url.slice(url.indexOf('?') + 1)))
   const coding = headers['content-encoding'] ?? 'identity'
@@ -24,10 +26,15 @@ export async function parametersOf(request: IncomingMessage, json: JsonParser): 
     .exec(headers['content-type'] ?? '')![0]
     .trim()
     .toLowerCase()
-  if (jsonTypes.has(type)) return ofJson(await readBody(request, true), json)
-  if (type === 'application/graphql') return { query: (await readBody(request, false)).toString() }
-  if (type === 'application/x-www-form-urlencoded')
-    return ofSearch(new URLSearchParams((await readBody(request, false)).toString()))
+  const held = bodies.open()
+  try {
+    if (jsonTypes.has(type)) return await ofJson(await readBody(request, true, held), json)
+    if (type === 'application/graphql') return { query: (await readBody(request, false, held)).toString() }
+    if (type === 'application/x-www-form-urlencoded')
+      return ofSearch(new URLSearchParams((await readBody(request, false, held)).toString()))
+  } finally {
+    held.close()
+  }
   throw badRequest(415, `Content-Type: must be ${accepted}`, 'BAD_REQUEST', { accept: accepted })
 }
 
@@ -61,11 +68,12 @@ function ofSearch(search: URLSearchParams) {
 /** Reads requests that way, and answers those with a reason that the library would leave without. */
 export function useParameters(
   json: JsonParser,
+  bodies: Bodies,
 ): Plugin<object, Operation & { req?: IncomingMessage; isBatch?: boolean }> {
   return {
     onRequestParse({ serverContext, setRequestParser }) {
       const { req } = serverContext
-      if (req) setRequestParser(() => parametersOf(req, json) as never)
+      if (req) setRequestParser(() => parametersOf(req, json, bodies) as never)
       return {
         onRequestParseDone({ requestParserResult }) {
           serverContext.isBatch = Array.isArray(requestParserResult)

@@ -48,8 +48,9 @@ export async function serveHttp(
     bounds?: Partial<Bounds>
   },
 ): Promise<HttpServer> {
+  const bounds = { ...usualBounds, ...options.bounds }
   const json = createJsonParser()
-  const graphql = createGraphql(core, json, options)
+  const graphql = createGraphql(core, json, { ...options, bodiesBytes: bounds.bodiesBytes })
   const gate = createGate(core.config.auth, {
     clock: core.clock,
     log: core.log,
@@ -64,7 +65,6 @@ export async function serveHttp(
   const files = loadConsole(options.consoleAt)
   // Whoever asks for one is told; nobody may ever ask.
   files.catch(() => {})
-  const bounds = { ...usualBounds, ...options.bounds }
   const { log, metrics, clock, config } = core
   const newcomers = createNewcomers({ most: config.maxUnauthenticated, log, clock, metrics })
   const deadlines = {

@@ -90,4 +90,12 @@ export const edge: readonly Guard[] = [
     keeps: 'a subscription without a field from reaching the executor',
     tests: [['promise-requests.test.ts', 'PROMISE-242']],
   },
+  {
+    id: 'bodies-bounded',
+    file: 'src/http/body.ts',
+    find: 'if (held + bytes > most) return false',
+    replace: 'HIT(most)',
+    keeps: 'slow bodies from filling the memory together',
+    tests: [['promise-edge.test.ts', 'PROMISE-175']],
+  },
 ]
