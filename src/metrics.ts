@@ -42,6 +42,18 @@ export function createMetrics() {
       'bytes_held',
       'Bytes of answers, stream pages, replays and prompts in memory, of HOLDFAST_BYTES_MAX',
     ),
+    operations: gauge('operations', 'GraphQL operations that are being carried out'),
+    operationsWaiting: gauge(
+      'operations_waiting',
+      'GraphQL operations that wait for one of the places of HOLDFAST_MAX_OPERATIONS',
+    ),
+    /** `why`: rate, waiting, socket or streams. */
+    rateLimited: new Counter({
+      name: `${PREFIX}rate_limited_total`,
+      help: 'Operations refused because their tenant or socket had too many',
+      labelNames: ['why'] as const,
+      registers,
+    }),
     unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
     /** `why`: `first bytes`, `crowd` or `unread`. */
     endedConnections: new Counter({

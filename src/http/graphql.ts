@@ -9,6 +9,7 @@ import { useReadSnapshot } from '../schema/read-snapshot.ts'
 import { useUnconditionalRoot } from '../schema/subscription-root.ts'
 import { createBodies } from './body.ts'
 import { boundedCache } from './bounded-cache.ts'
+import { useFairness } from './fairness.ts'
 import type { JsonParser } from './json.ts'
 import { type Operation, requestIds } from './operation.ts'
 import { useNotAcceptable, useParameters } from './parameters.ts'
@@ -45,6 +46,8 @@ export function createGraphql(core: Core, json: JsonParser, options: { pingMs?: 
       useReadSnapshot(),
       // After what else wraps the execution, so that its span covers that too.
       useTracing(),
+      // The wait for a place is no part of that.
+      useFairness(core),
       useMasking(),
       useEventStream({ pingMs: options.pingMs ?? pingMs }),
       useNotAcceptable(),

@@ -74,4 +74,37 @@ export const fairGuards: Guard[] = [
     keeps: 'the last place of a session that is full from being given to many at once',
     tests: [['promise-limits.test.ts', 'PROMISE-211']],
   },
+  {
+    id: 'places-turn',
+    file: 'src/http/places.ts',
+    find: `    tenants.delete(name)
+    tenants.set(name, tenant)`,
+    replace: '    HIT(name)\n    tenants.set(name, tenant)',
+    keeps: 'a tenant that asks for much from having every place before the others',
+    tests: [['promise-places.test.ts', 'PROMISE-212']],
+  },
+  {
+    id: 'places-waiting',
+    file: 'src/http/places.ts',
+    find: 'if (tenant.waiting.size >= waitingOfTenant) return null',
+    replace: 'HIT(tenant)',
+    keeps: 'the operations of a tenant that wait from growing without end',
+    tests: [['promise-places.test.ts', 'PROMISE-212']],
+  },
+  {
+    id: 'rate-of-tenant',
+    file: 'src/http/fairness.ts',
+    find: 'if (waitMs > 0) return',
+    replace: 'if (HIT(false)) return',
+    keeps: 'a tenant from more operations a second than its rate',
+    tests: [['promise-places.test.ts', 'PROMISE-216']],
+  },
+  {
+    id: 'streams-of-tenant',
+    file: 'src/http/fairness.ts',
+    find: 'if (open >= config.tenantStreams) return',
+    replace: 'if (HIT(false)) return',
+    keeps: 'a tenant from streams without end',
+    tests: [['promise-places.test.ts', 'PROMISE-215']],
+  },
 ]

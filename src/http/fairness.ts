@@ -1,0 +1,89 @@
+import { type ExecutionResult, GraphQLError, getOperationAST } from 'graphql'
+import type { Plugin } from 'graphql-yoga'
+import type { Core } from '../runner/core.ts'
+import type { Context } from '../schema/context.ts'
+import { createPlaces } from './places.ts'
+import { createRate } from './rates.ts'
+
+/** When trying again makes sense where nothing tells better. */
+const againMs = 1000
+
+type Why = 'rate' | 'waiting' | 'socket' | 'streams'
+
+/**
+ * No tenant takes the process from the others, and no socket from its tenant: operations are carried out in places that tenants get in
+ * turn, streams are counted, and rates hold. The same on every transport and for each operation of a batch. What is refused has the code
+ * RATE_LIMITED and says when to try again.
+ */
+export function useFairness({ config, metrics }: Core): Plugin<Context> {
+  const places = createPlaces({
+    most: config.maxOperations,
+    mostOfTenant: config.tenantOperations,
+    waitingOfTenant: config.tenantWaiting,
+  })
+  const queries = createRate(config.tenantQueriesPerSecond, () => performance.now())
+  const mutations = createRate(config.tenantMutationsPerSecond, () => performance.now())
+  const streams = new Map<string, number>()
+  /** What a connection has under way, streams included; by what stands for the connection in each of its operations. */
+  const onSocket = new WeakMap<object, number>()
+
+  function refused(why: Why, message: string, retryAfterMs = againMs): ExecutionResult {
+    metrics.rateLimited.inc({ why })
+    const http = { status: 429, headers: { 'retry-after': String(Math.ceil(retryAfterMs / 1000)) } }
+    return { errors: [new GraphQLError(message, { extensions: { code: 'RATE_LIMITED', retryAfterMs, http } })] }
+  }
+
+  /** Counts the operation on its connection until it is over; false: the connection has too many. */
+  function countOnSocket({ taking, gone }: Context): boolean {
+    const now = onSocket.get(taking) ?? 0
+    if (now >= config.socketOperations) return false
+    onSocket.set(taking, now + 1)
+    whenOver(gone, () => onSocket.set(taking, onSocket.get(taking)! - 1))
+    return true
+  }
+
+  async function inPlace<R>(context: Context, rate: (tenant: string) => number, work: () => R | Promise<R>) {
+    const { tenant, gone } = context
+    const waitMs = rate(tenant)
+    if (waitMs > 0) return refused('rate', 'too many operations a second', waitMs)
+    if (!countOnSocket(context)) return refused('socket', `at most ${config.socketOperations} operations on one socket`)
+    metrics.operationsWaiting.inc()
+    const leave = await places.enter(tenant, gone).finally(() => metrics.operationsWaiting.dec())
+    if (leave === null) return refused('waiting', 'too many operations wait to be carried out')
+    metrics.operations.inc()
+    try {
+      return await work()
+    } finally {
+      metrics.operations.dec()
+      leave()
+    }
+  }
+
+  return {
+    onExecute({ args, executeFn, setExecuteFn }) {
+      const isMutation = getOperationAST(args.document, args.operationName)?.operation === 'mutation'
+      const rate = isMutation ? mutations : queries
+      setExecuteFn((args) => inPlace(args.contextValue as Context, rate, () => executeFn(args)))
+    },
+    onSubscribe({ subscribeFn, setSubscribeFn }) {
+      setSubscribeFn((args) => {
+        const context = args.contextValue as Context
+        const { tenant, gone } = context
+        const open = streams.get(tenant) ?? 0
+        if (open >= config.tenantStreams) return refused('streams', `at most ${config.tenantStreams} streams at once`)
+        streams.set(tenant, open + 1)
+        whenOver(gone, () => {
+          const left = streams.get(tenant)! - 1
+          if (left === 0) streams.delete(tenant)
+          else streams.set(tenant, left)
+        })
+        return inPlace(context, queries, () => subscribeFn(args))
+      })
+    },
+  }
+}
+
+function whenOver(gone: AbortSignal, then: () => void): void {
+  if (gone.aborted) then()
+  else gone.addEventListener('abort', then, { once: true })
+}
