@@ -23,8 +23,15 @@ beforeAll(async () => {
   await served.append(
     sessionId,
     event('session.created', { tenant: 'default', title: null, instructions: null, model: 'demo/echo' }),
-    event('synthetic.appended', { messageId: 'msg_.long1', text: 'x'.repeat(longBytes), hidden: true }),
+    event('synthetic.appended', { messageId: 'msg_.long1', text: 'x', hidden: true }),
   )
+  // Made longer where they are: an append of so much would take a slow machine a minute. The log is guarded by a trigger.
+  const { db } = served.core
+  await db.$transaction([
+    db.$executeRaw`SET LOCAL session_replication_role = replica`,
+    db.$executeRaw`UPDATE "Event" SET payload = jsonb_set(payload, '{text}', to_jsonb(repeat('x', ${longBytes}::int))) WHERE "sessionId" = ${sessionId} AND seq = 2`,
+    db.$executeRaw`UPDATE "Message" SET text = repeat('x', ${longBytes}::int) WHERE "sessionId" = ${sessionId}`,
+  ])
 })
 afterAll(() => served?.close())
 
