@@ -63,6 +63,8 @@ export async function serveLog(
     live: createLiveText({ db, owner }),
     clock: options.clock ?? realClock,
     owner,
+    // Nothing is run here, so no lock says that it lives.
+    leases: { whenAlive: async () => true },
     turns: createTurns(),
     models: createModelRegistry({ defaultModel: config.model }),
     // What logs tell of it; nothing here runs.
