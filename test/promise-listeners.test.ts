@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { activityStream } from '../src/activity-stream.ts'
 import type { Db } from '../src/db.ts'
+import { event } from '../src/events.ts'
+import { readWatermark } from '../src/stream-watermark.ts'
 import { testClock } from './support/clock.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { createSession, runningStep, type StreamProcess, streamProcess } from './support/stream-process.ts'
@@ -52,4 +54,29 @@ it('PROMISE-278: while its reader is away an activity stream reads nothing, and 
   expect(got.sort()).toEqual([...sessions].sort())
   expect(statements).toBe(1)
   await stream.return!()
+})
+
+it('STREAM-27: where a stream passes to live, only parts and calls that have not ended count as open', async () => {
+  const step = await runningStep(here)
+  const { messageId, sessionId } = step
+  const call = { messageId, name: 'work' }
+  await step.append(
+    event('text.started', { messageId, index: 0 }),
+    event('text.ended', { messageId, index: 0, text: 'said' }),
+    event('tool.input_started', { ...call, index: 1, callId: 'call_done' }),
+    event('tool.called', { ...call, index: 1, callId: 'call_done', toolInput: {} }),
+    event('tool.started', { messageId, callId: 'call_done' }),
+    event('tool.succeeded', { messageId, callId: 'call_done', output: 'done' }),
+    event('tool.input_started', { ...call, index: 2, callId: 'call_runs' }),
+    event('tool.called', { ...call, index: 2, callId: 'call_runs', toolInput: {} }),
+    event('tool.started', { messageId, callId: 'call_runs' }),
+    event('tool.input_started', { ...call, index: 3, callId: 'call_begins' }),
+    event('reasoning.started', { messageId, index: 4 }),
+  )
+  const { parts, running } = (await readWatermark(here.db, sessionId))!
+  expect(parts.map(({ index, kind }) => [index, kind])).toEqual([
+    [4, 'REASONING'],
+    [3, 'TOOL_INPUT'],
+  ])
+  expect(running).toEqual([{ messageId, callId: 'call_runs' }])
 })

@@ -108,6 +108,30 @@ const proven: Guard[] = [
 
 const doors: Guard[] = [
   {
+    id: 'wire-forgives-own-stall',
+    file: 'src/bounded-socket.ts',
+    find: 'if (socket.bytesRead !== seen)',
+    replace: 'if (HIT(false))',
+    keeps: 'a process that stood still itself from giving its wires up',
+    tests: [['promise-leases.test.ts', 'PROMISE-270']],
+  },
+  {
+    id: 'decide-kind',
+    file: 'src/runner/decide.ts',
+    find: "if (row.kind !== 'APPROVAL') return wrongKind(row)",
+    replace: 'HIT(row)',
+    keeps: 'a question from being approved',
+    tests: [['promise-predicates.test.ts', 'PROMISE-279']],
+  },
+  {
+    id: 'watermark-open-parts',
+    file: 'src/stream-watermark.ts',
+    find: 'WHERE p."sessionId" = s.id AND NOT p.complete',
+    replace: `WHERE p."sessionId" = s.id AND \${HIT(true)}`,
+    keeps: 'a part that has ended from being taken for open, and asked for until its step ends',
+    tests: [['promise-listeners.test.ts', 'STREAM-27']],
+  },
+  {
     id: 'interrupt-again-seq',
     file: 'src/runner/interrupt.ts',
     find: `fence: { executionId, owner: null, phases: ['CANCELLING'] },
