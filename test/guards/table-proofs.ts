@@ -96,11 +96,21 @@ const proven: Guard[] = [
   },
   {
     id: 'renew-named',
-    file: 'prisma/migrations/20261129000000_ground/migration.sql',
-    find: `make_interval(secs => p_lease_ms / 1000.0)
-     WHERE c."executionId" = ANY (p_executions) AND`,
-    replace: `make_interval(secs => p_lease_ms / 1000.0)
-     WHERE HIT(true) AND`,
+    file: 'prisma/migrations/20261130030000_renew_passes_over_locked/migration.sql',
+    find: `WHERE c."executionId" = ANY (p_executions) AND c.owner = p_owner
+       FOR NO KEY UPDATE SKIP LOCKED) l;
+  v_now := holdfast_now();
+  RETURN QUERY
+    UPDATE "Claim" c SET "expiresAt" = v_now + make_interval(secs => p_lease_ms / 1000.0)
+     WHERE c."sessionId" = ANY (v_free)
+       AND c."executionId" = ANY (p_executions) AND`,
+    replace: `WHERE HIT(true) AND c.owner = p_owner
+       FOR NO KEY UPDATE SKIP LOCKED) l;
+  v_now := holdfast_now();
+  RETURN QUERY
+    UPDATE "Claim" c SET "expiresAt" = v_now + make_interval(secs => p_lease_ms / 1000.0)
+     WHERE c."sessionId" = ANY (v_free)
+       AND`,
     keeps: 'a claim that its owner has given up from being renewed for ever',
     tests: [['promise-leases.test.ts', 'PROMISE-271']],
   },
