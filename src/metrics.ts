@@ -35,6 +35,13 @@ export function createMetrics() {
       labelNames: ['what'] as const,
       registers,
     }),
+    /** `what`: the name of the wait, few fixed words (runner/waits.ts). */
+    overdueWaits: new Counter({
+      name: `${PREFIX}overdue_waits_total`,
+      help: 'Waits of sessions that took longer than they may',
+      labelNames: ['what'] as const,
+      registers,
+    }),
     slowConsumers: counter('slow_consumers', 'Streams that were ended because their reader took nothing'),
     busySessions: counter('busy_sessions', 'Calls refused because too many waited to change the same session'),
     overloaded: counter('overloaded', 'Reads and prompts refused because the process had too many bytes in memory'),

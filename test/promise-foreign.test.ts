@@ -91,7 +91,7 @@ describe('a call of a tool settles', () => {
   })
 })
 
-it('PROMISE-013: a log line about anything that was thrown is written, and coercing it never throws', () => {
+it('PROMISE-010: a log line about anything that was thrown is written, and coercing it never throws', () => {
   const lines: string[] = []
   const log = createLog('info', { write: (line: string) => void lines.push(line) })
   for (const [make] of Object.values(oddThrows)) {
@@ -110,7 +110,7 @@ describe('a session', () => {
     'a proxy that throws',
   ]
 
-  it('PROMISE-014: whose tools throw and give odd things goes on: each is run once, each call has an end, the model is told, nothing is left running', async () => {
+  it('PROMISE-013: whose tools throw and give odd things goes on: each is run once, each call has an end, the model is told, nothing is left running', async () => {
     const ran: string[] = []
     const tool: ToolDefinition = {
       name: 'odd',
@@ -145,7 +145,7 @@ describe('a session', () => {
     expect((await stage.payloads(s, 'execution.settled')).map(({ outcome }) => outcome)).toEqual(['SUCCEEDED'])
   })
 
-  it('PROMISE-015: whose tool fails after its deadline goes on, and the log says whose it was', async () => {
+  it('PROMISE-012: whose tool fails after its deadline goes on, and the log says whose it was', async () => {
     const lines: Record<string, unknown>[] = []
     const slow = probe('slow', { timeoutMs: 1000 })
     const { core } = await stage.start({ tools: [slow.tool], log: (line) => lines.push(line) })
@@ -166,7 +166,7 @@ describe('a session', () => {
     expect((await stage.payloads(s, 'tool.failed')).map(({ error }) => error.code)).toEqual(['TOOL_TIMEOUT'])
   })
 
-  it('PROMISE-016: whose rules throw odd things: a check that fails refuses the call with words, needsApproval asks', async () => {
+  it('PROMISE-014: whose rules throw odd things: a check that fails refuses the call with words, needsApproval asks', async () => {
     const lines: Record<string, unknown>[] = []
     const throws = () => {
       throw Object.create(null)

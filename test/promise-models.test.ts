@@ -41,7 +41,7 @@ const fake = (reader: object) => ({
 
 describe('a model object', () => {
   it.each(Object.entries(oddThrows))(
-    'PROMISE-017: that throws %s, at once, later or in its stream: the request fails as the provider does',
+    'PROMISE-015: that throws %s, at once, later or in its stream: the request fails as the provider does',
     async (_what, [make]) => {
       const throwing = [
         () => {
@@ -105,19 +105,19 @@ describe('a model object', () => {
       }),
       /broken: it sent a value that is not JSON/,
     ],
-  ])('PROMISE-018: that gives %s: what is wrong is said, and nothing is left', async (_what, gives, said) => {
+  ])('PROMISE-016: that gives %s: what is wrong is said, and nothing is left', async (_what, gives, said) => {
     const { failure, clock } = await run(gives)
     expect(failure).toBeInstanceOf(ProviderFailure)
     expect(failure?.message).toMatch(said)
     expect(clock.timers()).toEqual([])
   })
 
-  it('PROMISE-018: that finishes for a reason nobody knows finishes for another one', async () => {
+  it('PROMISE-016: that finishes for a reason nobody knows finishes for another one', async () => {
     const { events } = await run(() => ({ stream: streamOf({ ...finished(), finishReason: { unified: 'bored' } }) }))
     expect(events).toMatchObject([{ type: 'finish', reason: 'other' }])
   })
 
-  it('PROMISE-019: that never stops sending what says nothing ends at the limit of one request, and other work goes on meanwhile', async () => {
+  it('PROMISE-017: that never stops sending what says nothing ends at the limit of one request, and other work goes on meanwhile', async () => {
     const clock = testClock()
     let reads = 0
     let turns = 0

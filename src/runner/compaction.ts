@@ -14,6 +14,7 @@ import { attempt } from './models/attempt.ts'
 import { ProviderFailure } from './models/failure.ts'
 import type { ResolvedModel } from './models/registry.ts'
 import { inCompactionSpan, tracedRequest } from './spans.ts'
+import { requestWaitMs } from './waits.ts'
 
 /** This many automatic compactions without a clean step between, then the step fails instead (COMP-13). */
 export const compactionsMax = 3
@@ -109,9 +110,14 @@ async function summarise(
   const { signal } = hold
   const { idleMs, requestMs } = core.config
   const stream = attempt({ model, prompt, tools: [], toolChoice: 'none', signal, idleMs, requestMs, clock: core.clock })
-  for await (const from of tracedRequest(hold, messageId, model.id, stream)) {
-    if (from.type === 'text-delta') text += from.text
-    if (from.type === 'finish') usage = from.usage
+  const asked = core.waits.begin(hold, 'request', requestWaitMs(core.config))
+  try {
+    for await (const from of tracedRequest(hold, messageId, model.id, stream)) {
+      if (from.type === 'text-delta') text += from.text
+      if (from.type === 'finish') usage = from.usage
+    }
+  } finally {
+    asked()
   }
   return { text: text.trim(), usage }
 }

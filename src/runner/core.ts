@@ -14,6 +14,7 @@ import type { Hold } from './hold.ts'
 import type { Leases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import type { Turns } from './turns.ts'
+import type { Waits } from './waits.ts'
 import type { Coordinator } from './wake.ts'
 
 export interface Core {
@@ -40,6 +41,8 @@ export interface Core {
   /** Whose turn it is to decide on a session. */
   turns: Turns
   coordinator: Coordinator
+  /** What the drains wait for, and since when. */
+  waits: Waits
   /** Recovery's way to settle the claim of a drain that failed; says whether the session is to be looked at again. Throws what the database refuses. */
   settleFailedDrain(hold: Hold): Promise<boolean>
   /** Aborted when the server begins to stop: no new drains, streams end. */

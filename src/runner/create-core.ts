@@ -15,6 +15,7 @@ import type { Hold } from './hold.ts'
 import { type Alive, createLeases } from './leases.ts'
 import type { ModelRegistry } from './models/registry.ts'
 import { createTurns } from './turns.ts'
+import { createWaits, databaseWaitMs } from './waits.ts'
 import { createCoordinator } from './wake.ts'
 
 export interface CreateCoreOptions {
@@ -46,6 +47,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
   // Renewals have connections of their own, which they keep: whatever takes all others, or all that the server has, takes no lease. Two, as
   // the next renewal must not wait for one whose wire is silent.
   const renewals = options.db ?? connect(url, 2, undefined, 4 * config.renewMs)
+  const waits = createWaits({ log, overdueWaits: metrics.overdueWaits })
   const warn = (error: Error, what: string) => log.warn({ err: error }, what)
   const doorbell = createDoorbell({ db, url, origin: owner, pollMs: config.pollMs, warn })
   const live = createLiveText({
@@ -98,9 +100,21 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     log,
     metrics,
     db,
-    eventLog,
+    eventLog: {
+      ...eventLog,
+      append: (request) => {
+        const { sessionId, fence } = request
+        const by = fence === undefined ? { sessionId } : { sessionId, executionId: fence.executionId }
+        return waits.during(by, 'append', databaseWaitMs, eventLog.append(request))
+      },
+    },
     doorbell,
-    live,
+    live: {
+      ...live,
+      end: (sessionId, ...part) =>
+        waits.during({ sessionId }, 'live text', databaseWaitMs, live.end(sessionId, ...part)),
+      drop: (sessionId) => waits.during({ sessionId }, 'live text', databaseWaitMs, live.drop(sessionId)),
+    },
     clock,
     owner,
     models,
@@ -110,6 +124,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     leases,
     turns: createTurns({ refused: () => metrics.busySessions.inc() }),
     coordinator,
+    waits,
     settleFailedDrain: (hold) => options.settleFailedDrain(core, hold),
     stopping,
   }
@@ -123,6 +138,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     async close() {
       stopHearing()
       leases.close()
+      waits.close()
       await live.close()
       await eventLog.idle()
       await doorbell.close()

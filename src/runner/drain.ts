@@ -19,6 +19,10 @@ import { createHold, type Hold, HoldEnded, reading } from './hold.ts'
 import { readPromoted } from './prepare.ts'
 import { startDrainSpan } from './spans.ts'
 import { fenceFailed, promotionsOf, type Retry, resumeStep, runStep, type StepResult } from './step.ts'
+import { databaseWaitMs, waitSlackMs } from './waits.ts'
+
+/** How long a session may wait for a place after its back-off before that is told. */
+const placeWaitMs = 600_000
 
 /** How often a decision is taken again because the session moved; each time somebody else made progress. */
 const decideAgainMax = 1000
@@ -28,7 +32,10 @@ const staleMax = 3
 /** Claims the session if it has work. Null: nothing to do, or somebody else has it. */
 async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
   for (let look = 0; look < decideAgainMax; look++) {
-    if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null
+    const seen = core.waits.begin({ sessionId }, 'liveness lock', waitSlackMs)
+    const mayClaim = !core.stopping.aborted && (await core.leases.whenAlive(core.stopping))
+    seen()
+    if (!mayClaim) return null
     try {
       const claim = () => claimOnce(core, sessionId)
       // Where callers were faster it has the next turn.
@@ -46,10 +53,11 @@ async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
 }
 
 async function claimOnce(core: Core, sessionId: string): Promise<Hold | null | 'stale'> {
-  const work = await retrying(() => readWork(core.db, sessionId), core.stopping)
+  const read = retrying(() => readWork(core.db, sessionId), core.stopping)
+  const work = await core.waits.during({ sessionId }, 'read', databaseWaitMs, read)
   if (work === null || !isEligible(work)) return null
   const { owner } = core
-  const hold = createHold(sessionId, newExecutionId(), owner)
+  const hold = createHold(sessionId, newExecutionId(), owner, core.waits)
   const sentAt = performance.now()
   const outcome = await core.eventLog.append({
     sessionId,
@@ -208,7 +216,7 @@ async function afterStep(core: Core, hold: Hold, result: Awaited<ReturnType<type
  * Waits out a back-off. Others run in its place meanwhile, so that a provider which refuses everything holds nothing else up; the lease
  * goes on being renewed. The end of the hold, or of the process, ends the wait.
  */
-function pause(core: Core, hold: Hold, ms: number): Promise<void> {
+async function pause(core: Core, hold: Hold, ms: number): Promise<void> {
   const ends = [hold.signal, core.stopping]
   const due = new Promise<void>((resolve) => {
     if (ends.some(({ aborted }) => aborted)) return resolve()
@@ -220,7 +228,10 @@ function pause(core: Core, hold: Hold, ms: number): Promise<void> {
     const cancel = core.clock.setTimeout(done, ms)
     for (const signal of ends) signal.addEventListener('abort', done)
   })
-  return core.coordinator.stepAside(hold.sessionId, due, hold.signal)
+  // The places are those of other sessions, whose waits have bounds of their own.
+  const placed = core.waits.begin(hold, 'place', ms + placeWaitMs)
+  await core.coordinator.stepAside(hold.sessionId, due, hold.signal)
+  placed()
 }
 
 /** Gives the claim back, if the session is still as it was decided on; together with a continuation that asks for nothing. */

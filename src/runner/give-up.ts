@@ -6,6 +6,7 @@
 import { asError } from '../errors.ts'
 import type { Core } from './core.ts'
 import type { Hold } from './hold.ts'
+import { databaseWaitMs } from './waits.ts'
 
 /** Settles the claim of a drain that failed. Never throws; true if the session is to be looked at again. */
 export async function giveUp(core: Core, hold: Hold): Promise<boolean> {
@@ -17,7 +18,7 @@ export async function giveUp(core: Core, hold: Hold): Promise<boolean> {
   try {
     // No chunk of it is written any more behind the end of its part.
     await core.live.drop(sessionId)
-    return await core.settleFailedDrain(hold)
+    return await hold.during('append', databaseWaitMs, core.settleFailedDrain(hold))
   } catch (thrown) {
     const what = 'the claim of a failed drain could not be settled: a scan does it when the lease has run out'
     core.log.error({ err: asError(thrown), sessionId, executionId }, what)

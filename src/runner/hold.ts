@@ -5,6 +5,7 @@ import { retrying } from '../db.ts'
 import type { Fence } from '../event-log.ts'
 import type { ExecutionPhase } from '../events.ts'
 import type { Received } from './settle-open.ts'
+import { databaseWaitMs, type WaitName, type Waits } from './waits.ts'
 
 /**
  * Why a hold ended before its time.
@@ -40,11 +41,14 @@ export interface Hold {
   /** Null while the claim is believed to be held. The first reason counts, except that `lost` overrides. */
   readonly ended: HoldEnd | null
   end(reason: HoldEnd): void
+  /** What its drain waits for, under a name and a bound (waits.ts). */
+  during<T>(what: WaitName, mayMs: number, wait: Promise<T>): Promise<T>
   /** The fence of this owner, for the phases that the caller expects. */
   fence(phases: readonly ExecutionPhase[]): Fence
 }
 
-export function createHold(sessionId: string, executionId: string, owner: string): Hold {
+/** `waits`: of the process, which tell a wait that is overdue. */
+export function createHold(sessionId: string, executionId: string, owner: string, waits?: Waits): Hold {
   const controller = new AbortController()
   let ended: HoldEnd | null = null
   return {
@@ -63,6 +67,8 @@ export function createHold(sessionId: string, executionId: string, owner: string
       if (ended === null || reason === 'lost') ended = reason
       if (!controller.signal.aborted) controller.abort(new HoldEnded(reason))
     },
+    during: (what, mayMs, wait) =>
+      waits === undefined ? wait : waits.during({ sessionId, executionId }, what, mayMs, wait),
     fence: (phases) => ({ executionId, owner, phases }),
   }
 }
@@ -71,4 +77,5 @@ export function createHold(sessionId: string, executionId: string, owner: string
  * A read of what runs under this hold: made again after a lost connection, as an append is, so that it costs neither a step nor a
  * recovery. Throws HoldEnded if the hold ends meanwhile.
  */
-export const reading = <T>(hold: Hold, read: () => Promise<T>): Promise<T> => retrying(read, hold.signal)
+export const reading = <T>(hold: Hold, read: () => Promise<T>): Promise<T> =>
+  hold.during('read', databaseWaitMs, retrying(read, hold.signal))

@@ -16,6 +16,7 @@ import { startToolSpan } from './spans.ts'
 import { failsAt, guardedFrom, repetition } from './tools/loop-guard.ts'
 import { boundOutput } from './tools/output.ts'
 import { errorText, runTool, type ToolOutcome } from './tools/run-tool.ts'
+import { waitSlackMs } from './waits.ts'
 
 /**
  * A write of this step under its fence; rejects with HoldEnded when the claim is not ours any more. `dispatches`: an effect follows, so
@@ -99,7 +100,11 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     // Never rejects: a call that nobody sees fail would keep its step open for ever.
     const task = (async () => {
       try {
-        const outcome = await span.within(() => runTool(run))
+        const outcome = await hold.during(
+          'tool',
+          run.timeoutMs + waitSlackMs,
+          span.within(() => runTool(run)),
+        )
         span.endAs(outcome.kind === 'failed' ? outcome.error.code : null)
         if (hold.signal.aborted) return
         const { kind } = outcome
@@ -340,7 +345,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       const grace = new Promise<void>((resolve) => {
         cancel = core.clock.setTimeout(resolve, core.config.interruptGraceMs)
       })
+      const stopped = core.waits.begin(hold, 'stop', core.config.interruptGraceMs + waitSlackMs)
       await Promise.race([Promise.all(running.values()), grace])
+      stopped()
       cancel()
     }
     // What ignores its signal may never end.

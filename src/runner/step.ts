@@ -25,6 +25,7 @@ import { cancelInteractions, type OpenTool } from './settle-open.ts'
 import { classify, type Settlement } from './settlement.ts'
 import { inStepSpan, tracedRequest } from './spans.ts'
 import { createStepTools, type StepTools } from './step-tools.ts'
+import { requestWaitMs } from './waits.ts'
 
 /** A retry that is due: which attempt, and the message to go on with (null: output was kept, a new message begins). */
 export interface Retry {
@@ -259,6 +260,7 @@ async function runAttempt(
   })
 
   // The request. Its events are written one after the other; tools run beside it from the moment their call is durable.
+  const asked = core.waits.begin(hold, 'request', requestWaitMs(core.config))
   try {
     await core.leases.mustStart(hold)
     core.metrics.providerAttempts.inc()
@@ -288,6 +290,8 @@ async function runAttempt(
   } catch (thrown) {
     if (thrown instanceof ProviderFailure) providerFailure = thrown
     else if (!hold.signal.aborted && !(thrown instanceof HoldEnded)) infraFailure = asError(thrown)
+  } finally {
+    asked()
   }
   if (hold.signal.aborted) return { kind: 'stopped', ignoring: await tools.stop() }
   if (providerFailure?.code === 'CONTEXT_OVERFLOW' && !ledger.hasOutput() && mayCompact && infraFailure === null)

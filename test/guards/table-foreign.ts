@@ -33,7 +33,7 @@ export const foreignGuards: readonly Guard[] = [
     find: 'if (clock.now() > until) {',
     replace: 'if (HIT(false)) {',
     keeps: 'a model that sends what says nothing for ever from keeping its step for ever',
-    tests: [['promise-models.test.ts', 'PROMISE-019']],
+    tests: [['promise-models.test.ts', 'PROMISE-017']],
   },
   {
     id: 'part-shape',
@@ -41,7 +41,23 @@ export const foreignGuards: readonly Guard[] = [
     find: "if (typeof fieldOf(part, 'type') !== 'string') throw",
     replace: 'if (HIT(false)) throw',
     keeps: 'what is no part of a stream from being taken for one that says nothing',
-    tests: [['promise-models.test.ts', 'PROMISE-018: that gives']],
+    tests: [['promise-models.test.ts', 'PROMISE-016: that gives']],
+  },
+  {
+    id: 'overdue-wait-fails',
+    file: 'src/runner/waits.ts',
+    find: 'wait.fail?.(new OverdueWait(wait.what, wait.mayMs))',
+    replace: 'HIT(wait)',
+    keeps: 'a session from waiting for ever for what never comes',
+    tests: [['promise-waits.test.ts', 'PROMISE-018']],
+  },
+  {
+    id: 'stood-still-not-counted',
+    file: 'src/runner/waits.ts',
+    find: 'wait.since += stood',
+    replace: 'HIT(stood)',
+    keeps: 'the waits of a process that stood still from all failing at once',
+    tests: [['promise-waits.test.ts', 'PROMISE-019']],
   },
   {
     id: 'failed-drain-joined',

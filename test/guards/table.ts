@@ -109,7 +109,7 @@ const leases: Guard[] = [
   {
     id: 'acquire-stopping',
     file: 'src/runner/drain.ts',
-    find: 'if (core.stopping.aborted || !(await core.leases.whenAlive(core.stopping))) return null',
+    find: 'if (!mayClaim) return null',
     replace: 'if (HIT(false)) return null',
     keeps: 'a process that stops, or whose life nobody can see, from claiming',
     tests: [['decided-again.test.ts', 'a drain that begins']],
