@@ -6,6 +6,8 @@
 //                 │ locked ──► alone, waiting for its session's lock, two at once; the others go into a later group, and hold no connection
 //                 │ violation, or more than the server takes ──► halves, until the offender stands alone; that one is refused
 //                 └ no answer ──► each looked up by appendId, then tried again if it is not there
+//
+// What the database cannot do now is tried again: seven times, or for as long as the owner of a claim lives.
 
 import {
   type AppendOutcome,
@@ -16,8 +18,10 @@ import {
   type PreparedAppend,
   prepareAppend,
 } from './append.ts'
-import { backoffMs, type Db, isTransient, isTransientState } from './db.ts'
+import { isTransientState } from './database-fault.ts'
+import { backoffMs, type Db, isTransient, ownersPatienceMs } from './db.ts'
 import { AppendRefusedError, asError, isClaimRace, OverloadedError, UnavailableError } from './errors.ts'
+import type { Writes } from './writes.ts'
 
 const groupSizeMax = 128
 /**
@@ -46,9 +50,12 @@ export interface AppendQueueOptions {
   /** Called after each commit, with the sessions that changed. Must not throw; if it does the commit stands. */
   committed: (sessionIds: string[]) => void
   observe?: (what: { groupSize: number; seconds: number }) => void
+  /** Told of each append that the database could not take, and of each that it took. */
+  writes?: Writes
   groupBytesMax?: number
   lockedMs?: number
   queueBytesMax?: number
+  patienceMs?: number
 }
 
 export interface AppendQueue {
@@ -65,6 +72,8 @@ interface Entry {
   reject: (error: Error) => void
   /** Since when its session was found locked, and how often. */
   locked: { since: number | null; looks: number }
+  /** It is tried for as long as its owner has patience, and its session is not busy for it. */
+  isPatient: boolean
 }
 
 /**
@@ -84,19 +93,24 @@ export function createAppendQueue({
   origin,
   committed,
   observe,
+  writes,
   groupBytesMax = groupBytesDefault,
   lockedMs = lockedMsDefault,
   queueBytesMax = queueBytesDefault,
+  patienceMs = ownersPatienceMs,
 }: AppendQueueOptions): AppendQueue {
   let waiting: Entry[] = []
   let waitingBytes = 0
   const busy = new Set<string>()
   let groups = 0
   let lockWaiters = 0
+  /** Appends that are tried for as long as their owner has patience; their sessions are not busy for it. */
+  let patient = 0
   let idleWaiters: (() => void)[] = []
 
   const finish = (entry: Entry, outcome: AppendOutcome) => {
     if (outcome.kind === 'appended') {
+      writes?.succeeded()
       try {
         committed([entry.prepared.request.sessionId])
       } catch {
@@ -141,7 +155,7 @@ export function createAppendQueue({
         pump()
       })
     }
-    if (waiting.length === 0 && busy.size === 0) {
+    if (waiting.length === 0 && busy.size === 0 && patient === 0) {
       const waiters = idleWaiters
       idleWaiters = []
       for (const resume of waiters) resume()
@@ -149,7 +163,9 @@ export function createAppendQueue({
   }
 
   const release = (entry: Entry) => {
-    busy.delete(entry.prepared.request.sessionId)
+    if (!entry.isPatient) return void busy.delete(entry.prepared.request.sessionId)
+    entry.isPatient = false
+    patient--
   }
 
   async function runGroup(group: Entry[]): Promise<void> {
@@ -259,11 +275,25 @@ export function createAppendQueue({
     { looksUp = false, waits = false, cause }: Alone,
   ): Promise<AppendOutcome | { kind: 'locked' }> {
     const { prepared } = entry
-    const { sessionId } = prepared.request
+    const { sessionId, patience } = prepared.request
     let ambiguous = looksUp
     let last = cause
     let races = 0
-    for (let attempt = 0; attempt < attemptsMax; ) {
+    const since = performance.now()
+    const goesOn = (attempt: number) => {
+      if (attempt < attemptsMax) return true
+      if (attempt === attemptsMax) writes?.failed(last)
+      if (patience?.aborted !== false || performance.now() - since >= patienceMs) return false
+      if (!entry.isPatient) {
+        // An interrupt must not wait behind it: if that goes through first, the fence refuses this one.
+        release(entry)
+        entry.isPatient = true
+        patient++
+        pump()
+      }
+      return true
+    }
+    for (let attempt = 0; goesOn(attempt); ) {
       if (attempt > 0 || looksUp) await pause(backoffMs(attempt))
       try {
         if (ambiguous) {
@@ -329,7 +359,14 @@ export function createAppendQueue({
         if (request.fence === undefined && waitingBytes > 0 && waitingBytes + bytes > queueBytesMax)
           throw new OverloadedError()
         waitingBytes += bytes
-        waiting.push({ prepared, resolve, reject, locked: { since: null, looks: 0 }, isRepeat: false })
+        waiting.push({
+          prepared,
+          resolve,
+          reject,
+          locked: { since: null, looks: 0 },
+          isRepeat: false,
+          isPatient: false,
+        })
         pump()
       })
     },

@@ -1,8 +1,9 @@
 // One append: what a caller asks of the door into history, how it is handed to holdfast_append, and what comes back.
 // event-log.ts groups many of them; recovery passes one inside its own Prisma transaction.
 
+import { isTransientState } from './database-fault.ts'
 import { isTransient, sqlStateOf, type Tx } from './db.ts'
-import { AppendRefusedError, asError } from './errors.ts'
+import { AppendRefusedError, asError, UnavailableError } from './errors.ts'
 import type { ExecutionPhase, NewEvent } from './events.ts'
 import { FoldError, type Folded, fold, type Round } from './fold.ts'
 import { newAppendId } from './ids.ts'
@@ -43,6 +44,11 @@ export interface AppendRequest {
   /** The watermark the caller decided on; if it has moved the answer is `stale` and nothing is written. */
   expectedSeq?: number
   claim?: ClaimMove
+  /**
+   * While this is not aborted it is tried for minutes instead of a second or two: an owner has a step to lose, and its claim says how
+   * long it may wait.
+   */
+  patience?: AbortSignal
 }
 
 /**
@@ -214,7 +220,8 @@ export function outcomeOf(
 
 /**
  * Appends inside a caller's Prisma transaction (recovery, design section 9): same function, same rules, committed with the rest.
- * Throws AppendRefusedError on a violated rule; the caller must then let its transaction fail. `appendId`: where it has to know its own.
+ * Throws AppendRefusedError on a violated rule, and UnavailableError where the database cannot write now; the caller must then let its
+ * transaction fail. `appendId`: where it has to know its own.
  */
 export async function appendIn(
   tx: Tx,
@@ -239,7 +246,8 @@ async function callIn(tx: Tx, prepared: readonly PreparedAppend[], origin: strin
   if (answer.error !== undefined) {
     const [first, second] = prepared
     const what = second === undefined ? first!.request.sessionId : `${prepared.length} sessions`
-    throw new AppendRefusedError(what, answer.error, answer.constraint || null, answer.message ?? '')
+    const refused = new AppendRefusedError(what, answer.error, answer.constraint || null, answer.message ?? '')
+    throw isTransientState(answer.error) ? new UnavailableError(`append to ${what}`, { cause: refused }) : refused
   }
   return prepared.map((each, i) => outcomeOf(each, answer, i))
 }

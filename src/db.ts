@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { boundSession } from './bounded-session.ts'
 import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
+import { isTransientState } from './database-fault.ts'
 import { asError } from './errors.ts'
 import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
 import { withSerialTransactions } from './serial-transactions.ts'
@@ -61,11 +62,20 @@ export function sqlStateOf(thrown: unknown): string | null {
   return null
 }
 
-// serialization_failure, deadlock_detected, lock_not_available, too many connections, the server is starting or stopping, it has ended a
-// transaction that stood still or went on for too long
-const transientStates = new Set(['40001', '40P01', '55P03', '53300', '57P01', '57P02', '57P03', '25P03', '25P04'])
-// Prisma: unreachable, timed out, closed, pool timeout, transaction API, write conflict
-const transientPrisma = new Set(['P1001', 'P1002', 'P1008', 'P1017', 'P2024', 'P2028', 'P2034'])
+// Prisma: refused, unreachable, timed out, no such database, closed, pool timeout, transaction API, write conflict, too many connections
+const transientPrisma = new Set([
+  'P1000',
+  'P1001',
+  'P1002',
+  'P1003',
+  'P1008',
+  'P1010',
+  'P1017',
+  'P2024',
+  'P2028',
+  'P2034',
+  'P2037',
+])
 const transientSystem = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'])
 const transientKinds = new Set([
   'ConnectionClosed',
@@ -74,12 +84,9 @@ const transientKinds = new Set([
   'TransactionWriteConflict',
 ])
 
-/** Is this SQLSTATE one after which the same statement can succeed? */
-export const isTransientState = (state: string) => transientStates.has(state) || state.startsWith('08')
-
 /**
- * Could the same operation succeed a moment later? True for serialization failures (inside a statement P2034, at COMMIT a raw driver
- * error), deadlocks, lock timeouts and lost or refused connections.
+ * Could the same operation succeed later? True for serialization failures (inside a statement P2034, at COMMIT a raw driver error),
+ * deadlocks, lock timeouts, lost or refused connections, and whatever else the database cannot do now (database-fault.ts).
  */
 export function isTransient(thrown: unknown): boolean {
   const state = sqlStateOf(thrown)
@@ -105,19 +112,28 @@ export function isTransient(thrown: unknown): boolean {
 /** Full jitter around a doubling base, in ms: attempt 0, 1, 2 … gives about 10, 20, 40 … up to 1 000. */
 export const backoffMs = (attempt: number, random = Math.random) => Math.min(1000, 10 * 2 ** attempt) * (0.5 + random())
 
+/**
+ * How long the owner of a claim waits, with what it has in hand, for a database that cannot do it now; its lease ends that earlier if
+ * renewals fail too.
+ */
+export const ownersPatienceMs = 5 * 60_000
+
 /** A read is tried as often as an append is. */
 const readsMax = 7
 
 /**
  * Runs `operation` again after transient failures, a bounded number of times. `operation` must be repeatable (a read, or one that
- * decides again on what it finds). Once the signal is aborted it is not tried again: its reason is thrown.
+ * decides again on what it finds). Once the signal is aborted it is not tried again: its reason is thrown. `patienceMs`: at least for
+ * so long.
  */
-export async function retrying<T>(operation: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+export async function retrying<T>(operation: () => Promise<T>, signal?: AbortSignal, patienceMs = 0): Promise<T> {
+  const since = performance.now()
   for (let attempt = 0; ; attempt++) {
     try {
       return await operation()
     } catch (thrown) {
-      if (attempt + 1 >= readsMax || !isTransient(thrown)) throw asError(thrown)
+      const isSpent = attempt + 1 >= readsMax && performance.now() - since >= patienceMs
+      if (isSpent || !isTransient(thrown)) throw asError(thrown)
       await sleep(backoffMs(attempt), undefined, signal && { signal }).catch(() => {})
       signal?.throwIfAborted()
     }

@@ -6,6 +6,7 @@ import type { Db, Tx } from './db.ts'
 import type { Doorbell } from './doorbell.ts'
 import { type PageBounds, readBounded } from './event-pages.ts'
 import { decodeEvent, type StoredEvent } from './events.ts'
+import type { Writes } from './writes.ts'
 
 export type { AppendOutcome, AppendRequest, ClaimMove, Fence } from './append.ts'
 export { appendGroupIn, appendIn } from './append.ts'
@@ -32,10 +33,11 @@ export interface EventLogOptions {
   /** This process, so that it does not hear its own notifications twice. */
   origin: string
   observe?: (what: { groupSize: number; seconds: number }) => void
+  writes?: Writes
 }
 
-export function createEventLog({ db, doorbell, origin, observe }: EventLogOptions): EventLog {
-  const queue = createAppendQueue({ db, origin, committed: (sessionIds) => doorbell.ring(sessionIds), observe })
+export function createEventLog({ db, doorbell, origin, observe, writes }: EventLogOptions): EventLog {
+  const queue = createAppendQueue({ db, origin, committed: (sessionIds) => doorbell.ring(sessionIds), observe, writes })
 
   async function read(sessionId: string, after: number, limit: number, tx: Tx = db, bounds?: PageBounds) {
     if (bounds !== undefined) return readBounded(tx, sessionId, after, limit, bounds)

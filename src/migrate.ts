@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { boundWire } from './bounded-session.ts'
+import { asError } from './errors.ts'
 
 /**
  * Brings a database to this binary's schema at start (design section 3). Prisma's own `migrate` needs an engine that is
@@ -162,7 +163,9 @@ async function apply(client: pg.Client, { name, sql, checksum }: Migration): Pro
       [randomUUID(), checksum, name],
     )
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error)
+    const { message, detail } = asError(error) as Error & { detail?: string }
+    // The detail names the row that a new rule refuses.
+    const text = detail === undefined ? message : `${message}: ${detail}`
     throw new MigrationError('FAILED', `The migration ${name} failed and was undone as a whole: ${text}`, {
       cause: error,
     })

@@ -130,6 +130,13 @@ const input = (event: PlacedEvent, row: Row & { id: string; kind: string; delive
   },
 })
 
+const settleRecovery = (continuationMessageId: string): Change => ({
+  op: 'each',
+  table: 'Recovery',
+  where: { continuationMessageId },
+  set: { wakePending: false },
+})
+
 const changeInput = (messageId: string, set: Row): Change => ({
   op: 'update',
   table: 'Input',
@@ -200,8 +207,11 @@ export function project(event: PlacedEvent): Change[] {
       return [changeInput(event.payload.messageId, { wakePending: true, executionRequested: true })]
     case 'prompt.delivery_changed':
       return [changeInput(event.payload.messageId, { delivery: event.payload.delivery })]
-    case 'prompt.withdrawn':
-      return [changeInput(event.payload.messageId, { state: 'WITHDRAWN', wakePending: false })]
+    case 'prompt.withdrawn': {
+      const { messageId } = event.payload
+      // A continuation that is withdrawn takes its recovery with it.
+      return [changeInput(messageId, { state: 'WITHDRAWN', wakePending: false }), settleRecovery(messageId)]
+    }
     case 'interrupt.requested':
       return [
         {
@@ -227,15 +237,14 @@ export function project(event: PlacedEvent): Change[] {
           message(event, { id: messageId, kind: 'USER', text, attachments }),
           { op: 'session', set: { stepOwed: true, recoveries: 0 } },
         ]
-      const settled: Change = {
-        op: 'each',
-        table: 'Recovery',
-        where: { continuationMessageId: messageId },
-        set: { wakePending: false },
-      }
       // Only the continuation of an unknown outcome asks the model for something (section 9); the others are hidden.
       const asks: Change[] = hidden ? [] : [{ op: 'session', set: { stepOwed: true } }]
-      return [promoted, message(event, { id: messageId, kind: 'SYNTHETIC', text, hidden }), settled, ...asks]
+      return [
+        promoted,
+        message(event, { id: messageId, kind: 'SYNTHETIC', text, hidden }),
+        settleRecovery(messageId),
+        ...asks,
+      ]
     }
     case 'step.started': {
       const { messageId, model, executionId } = event.payload

@@ -1,5 +1,6 @@
 // Rebuilds the projected rows of one session from its log (design section 2, idea 2). Offline: the tables are brought to what a replay
-// gives, row by row, and what was different is reported. Claims and live chunks are operational and stay as they are; no wake is rung.
+// gives, row by row, and what was different is reported. Claims and live chunks are operational and stay as they are,
+// but for steps that the log does not know; no wake is rung.
 
 import type { Db, Tx } from './db.ts'
 import { keyColumns, keyOf } from './fold.ts'
@@ -70,6 +71,16 @@ async function prune(tx: Tx, sessionId: string, table: RowTable, wanted: Map<str
   }
 }
 
+/** A claim and live text stay as they are, but for steps that the log does not know. */
+async function forgetSteps(tx: Tx, sessionId: string) {
+  await tx.$executeRaw`
+    UPDATE "Claim" c SET "messageId" = NULL WHERE c."sessionId" = ${sessionId}
+       AND NOT EXISTS (SELECT 1 FROM "Message" m WHERE m."sessionId" = c."sessionId" AND m.id = c."messageId")`
+  await tx.$executeRaw`
+    DELETE FROM "Chunk" c WHERE c."sessionId" = ${sessionId}
+       AND NOT EXISTS (SELECT 1 FROM "Message" m WHERE m."sessionId" = c."sessionId" AND m."assistantId" = c."messageId")`
+}
+
 /**
  * Brings the projected rows of one session to what its log gives, in one transaction under the session's lock; returns what had been
  * different (as verifySession says it), null for an unknown session. Throws what a replay throws: a log that this version cannot read
@@ -86,9 +97,12 @@ export function rebuildSession(db: Db, sessionId: string): Promise<Verification 
       const columns = Object.keys(replayed.session).filter((column) => column !== 'id')
       await tx.$executeRaw`
         UPDATE "Session" SET ${assignments('Session', replayed.session, columns)} WHERE id = ${sessionId}`
+      // Rows refer to each other, and are right together only when all of them are.
+      await tx.$executeRaw`SET CONSTRAINTS ALL DEFERRED`
       const stored = await storedRows(tx, sessionId)
       for (const table of order) await rebuildTable(tx, sessionId, table, replayed.tables[table], stored[table])
       for (const table of [...order].reverse()) await prune(tx, sessionId, table, replayed.tables[table], stored[table])
+      await forgetSteps(tx, sessionId)
       const after = await verifyIn(tx, sessionId)
       if (after?.consistent !== true)
         throw new Error(`the rebuild of ${sessionId} is not what its log gives: ${after?.differences[0]}`)

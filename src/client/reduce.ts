@@ -325,7 +325,10 @@ function reducePrompt(view: SessionView, name: string | undefined, event: Fields
     case 'PromptDeliveryChanged':
       return onInput(view, event.messageId, { delivery: event.delivery })
     case 'PromptWithdrawn':
-      return onInput(view, event.messageId, { state: 'WITHDRAWN', wakePending: false })
+      return settledRecoveries(
+        onInput(view, event.messageId, { state: 'WITHDRAWN', wakePending: false }),
+        event.messageId,
+      )
     case 'PromptPromoted': {
       const { messageId: id, inputKind, text, attachments, hidden, seq } = event
       const promoted = onInput(view, id, { state: 'PROMOTED', promotedSeq: seq, wakePending: false })

@@ -1,6 +1,8 @@
-import type { Db } from '../db.ts'
+import { isTransientState, whyNotWritten } from '../database-fault.ts'
+import { type Db, sqlStateOf } from '../db.ts'
 import { migrationsDir, readMigrations } from '../migrate.ts'
 import type { Core } from '../runner/core.ts'
+import type { Writes } from '../writes.ts'
 
 const answerMsMax = 3000
 /** The lock's proof is renewed some times a second: one that is late by a moment is waited for. */
@@ -8,35 +10,65 @@ const livenessMsMax = 1000
 
 /**
  * Why this process cannot serve at the moment, in words that name no secret; null if it can. Asks the database, which has to answer
- * within three seconds and to know the migrations that came with this version. Without its liveness lock a process runs nothing.
+ * within three seconds, to know the migrations that came with this version, and to take writes. Without its liveness lock a process runs nothing.
  */
 export async function whyNotReady({
   db,
   stopping,
   leases,
-}: Pick<Core, 'db' | 'stopping' | 'leases'>): Promise<string | null> {
-  const reason = await whyNotServed(db, stopping)
+  writes,
+}: Pick<Core, 'db' | 'stopping' | 'leases' | 'writes'>): Promise<string | null> {
+  const reason = await whyNotServed(db, stopping, writes)
   if (reason !== null || (await leases.whenAlive(AbortSignal.timeout(livenessMsMax)))) return reason
   return 'the liveness lock is not held: prompts are admitted and nothing is run until it is'
 }
 
-async function whyNotServed(db: Db, stopping: AbortSignal): Promise<string | null> {
+async function whyNotServed(db: Db, stopping: AbortSignal, writes: Writes | null): Promise<string | null> {
   if (stopping.aborted) return 'the server is stopping'
   let timer: NodeJS.Timeout | undefined
-  const late = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), answerMsMax)
+  const late = new Promise<string>((resolve) => {
+    timer = setTimeout(() => resolve(`the database has not answered for ${answerMsMax} ms`), answerMsMax)
   })
   try {
-    const applied = await Promise.race([appliedMigrations(db), late])
-    if (applied === null) return `the database has not answered for ${answerMsMax} ms`
-    const missing = readMigrations(migrationsDir).filter(({ name }) => !applied.has(name))
-    return missing.length === 0 ? null : `migrations are missing: ${missing.map(({ name }) => name).join(', ')}`
-  } catch {
-    // The cause may name hosts and users; the log of whatever else uses the database has it.
-    return 'the database cannot be reached'
+    return await Promise.race([whyUnusable(db, writes), late])
+  } catch (thrown) {
+    // The cause may name hosts, users and paths; the log of whatever else uses the database has it.
+    const state = sqlStateOf(thrown)
+    return state !== null && isTransientState(state) && !/^(08|28|3D|57)/.test(state)
+      ? whyNotWritten(state)
+      : 'the database cannot be reached'
   } finally {
     clearTimeout(timer)
   }
+}
+
+async function whyUnusable(db: Db, writes: Writes | null): Promise<string | null> {
+  const applied = await appliedMigrations(db)
+  const missing = readMigrations(migrationsDir).filter(({ name }) => !applied.has(name))
+  if (missing.length > 0) return `migrations are missing: ${missing.map(({ name }) => name).join(', ')}`
+  return whyNotWriting(db, writes)
+}
+
+const asked = new WeakMap<Db, { at: number; isForTrouble: boolean; answer: Promise<string | null> }>()
+/** Anybody may ask, as often as they like; the database writes a megabyte for each look. */
+const lookAgainMs = 250
+
+/** Looks whether the database takes writes; after an append that it did not take, whether it would take one now. */
+function whyNotWriting(db: Db, writes: Writes | null): Promise<string | null> {
+  const isForTrouble = writes !== null && writes.trouble() !== null
+  const last = asked.get(db)
+  if (last !== undefined && last.isForTrouble === isForTrouble && performance.now() - last.at < lookAgainMs)
+    return last.answer
+  const look = async () => {
+    const [row] = await db.$queryRaw<{ state: string | null }[]>`SELECT holdfast_write_fault(${isForTrouble}) AS state`
+    const state = row?.state ?? null
+    if (state !== null) return whyNotWritten(state)
+    if (isForTrouble) writes.succeeded()
+    return null
+  }
+  const answer = look()
+  asked.set(db, { at: performance.now(), isForTrouble, answer })
+  return answer
 }
 
 async function appliedMigrations(db: Db): Promise<Set<string>> {

@@ -73,6 +73,7 @@ async function requestFor(
   const alone: AppendRequest = { sessionId, events: [resolved], expectedSeq: session.seq }
   // A recovery row: RETRY lets the next scan look at it again, DISCARD makes every scan pass it over.
   if (entry.kind === 'RECOVERY') return alone
+  if (action === 'DISCARD') alone.events = [resolved, ...(await withdrawals(tx, sessionId))]
   const evidence = entry.isReadable ? await readEvidence(tx, sessionId) : null
   if (evidence === null || evidence.claim.executionId !== executionId) return orphaned(tx, alone, executionId)
   // An execution that has its end gets no second one.
@@ -84,7 +85,7 @@ async function requestFor(
   const { claim } = evidence
   return {
     sessionId,
-    events: [resolved, ...events],
+    events: [...alone.events, ...events],
     expectedSeq: evidence.seq,
     fence: {
       executionId,
@@ -95,6 +96,16 @@ async function requestFor(
     },
     claim: { kind: 'remove' },
   }
+}
+
+/**
+ * What an earlier recovery left to be taken up, as when this execution was cut off before it promoted anything: discarded with it. What people
+ * have admitted stays as it is.
+ */
+async function withdrawals(tx: Tx, sessionId: string): Promise<NewEvent[]> {
+  const where = { sessionId, kind: 'CONTINUATION', state: 'PENDING' }
+  const continuations = await tx.input.findMany({ where, orderBy: { admittedSeq: 'asc' }, select: { id: true } })
+  return continuations.map(({ id }) => event('prompt.withdrawn', { messageId: id }))
 }
 
 /** Settles what is open; a step's end also clears what the session owes. */

@@ -3,8 +3,9 @@
 //
 //   claims of dead owners, expired claims → takeover     armed recoveries, owed sessions → wake     expired interactions → EXPIRED
 
+import { isOfTheRows } from '../database-fault.ts'
 import type { Tx } from '../db.ts'
-import { isTransient, isTransientState } from '../db.ts'
+import { isTransient, sqlStateOf } from '../db.ts'
 import { AppendRefusedError, asError, UnavailableError } from '../errors.ts'
 import { type Core, wake } from '../runner/core.ts'
 import { root, startSpan } from '../tracing.ts'
@@ -151,11 +152,12 @@ interface Scan {
   isStopped: () => boolean
 }
 
-/** Later, by itself, the same may succeed: no reason to set a row aside. */
-const isForNow = (thrown: unknown) =>
-  isTransient(thrown) ||
-  thrown instanceof UnavailableError ||
-  (thrown instanceof AppendRefusedError && isTransientState(thrown.sqlState))
+/** No reason to set a row aside: it is the database that cannot do it, now or at all, and not this row. */
+function isNoneOfItsFault(thrown: unknown): boolean {
+  if (thrown instanceof UnavailableError || isTransient(thrown)) return true
+  const state = thrown instanceof AppendRefusedError ? thrown.sqlState : sqlStateOf(thrown)
+  return state !== null && !isOfTheRows(state)
+}
 
 /**
  * How many rows of a page are dealt with at once. Each is a decision of its own on a session of its own, and most of its time is waiting
@@ -231,7 +233,7 @@ async function takeClaim(
     else if (taken !== 'gone') report.taken++
     return
   } catch (thrown) {
-    if (isForNow(thrown)) throw thrown
+    if (isNoneOfItsFault(thrown)) throw thrown
     core.log.error({ err: asError(thrown), sessionId, executionId }, 'a claim cannot be taken over; it is set aside')
     reason = `recovery cannot decide on it: ${lastLine(asError(thrown))}`
   }

@@ -28,7 +28,7 @@ export async function settleAsReplayed(db: Db, row: ArmedRecovery): Promise<bool
     const settled = await tx.$executeRaw`
       UPDATE "Recovery" r SET "wakePending" = false
        WHERE r."sessionId" = ${row.sessionId} AND r.id = ${row.id}
-         AND (EXISTS (SELECT 1 FROM "Event" e WHERE e."sessionId" = r."sessionId" AND e.type = 'prompt.promoted'
+         AND (EXISTS (SELECT 1 FROM "Event" e WHERE e."sessionId" = r."sessionId" AND e.type IN ('prompt.promoted', 'prompt.withdrawn')
                          AND e.payload->>'messageId' = r."continuationMessageId")
               OR EXISTS (SELECT 1 FROM "Input" i JOIN "Event" e ON e."sessionId" = i."sessionId" AND e.seq > i."admittedSeq"
                           WHERE i."sessionId" = r."sessionId" AND i.id = r."continuationMessageId" AND e.type = 'interrupt.requested'))`

@@ -134,6 +134,7 @@ async function write(
   const outcome = await core.eventLog.append({
     sessionId: hold.sessionId,
     events,
+    patience: hold.signal,
     fence: hold.fence([hold.phase]),
     ...(expectedSeq === undefined ? {} : { expectedSeq }),
     ...(moveTo === undefined ? {} : { claim: { kind: 'move', to: moveTo } }),

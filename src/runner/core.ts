@@ -9,6 +9,7 @@ import type { EventLog } from '../event-log.ts'
 import type { LiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
+import type { Writes } from '../writes.ts'
 import type { Clock } from './clock.ts'
 import type { Hold } from './hold.ts'
 import type { Leases } from './leases.ts'
@@ -22,6 +23,8 @@ export interface Core {
   log: Log
   metrics: Metrics
   db: Db
+  /** What became of the last append: whether the database takes writes. */
+  writes: Writes
   eventLog: EventLog
   doorbell: Doorbell
   live: LiveText

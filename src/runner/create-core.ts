@@ -8,6 +8,7 @@ import { createEventLog } from '../event-log.ts'
 import { createLiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
 import { createMetrics, type Metrics } from '../metrics.ts'
+import { createWrites } from '../writes.ts'
 import type { Clock } from './clock.ts'
 import type { Core } from './core.ts'
 import { drain } from './drain.ts'
@@ -80,10 +81,12 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     refused: () => metrics.overloaded.inc(),
     moved: (held) => metrics.bytesHeld.set(held),
   })
+  const writes = createWrites()
   const eventLog = createEventLog({
     db,
     doorbell,
     origin: owner,
+    writes,
     observe: ({ groupSize, seconds }) => {
       metrics.appendGroupSize.observe(groupSize)
       metrics.appendSeconds.observe(seconds)
@@ -100,6 +103,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     log,
     metrics,
     db,
+    writes,
     eventLog: {
       ...eventLog,
       append: (request) => {

@@ -249,6 +249,7 @@ async function settle(core: Core, hold: Hold, work: Work, outcome: ExecutionOutc
     fence: hold.fence([hold.phase]),
     expectedSeq: work.seq,
     claim: { kind: 'remove' },
+    patience: hold.signal,
   })
   if (settled.kind === 'appended') return 'done'
   hold.closing = false
@@ -264,6 +265,7 @@ async function settleFailed(core: Core, hold: Hold): Promise<'done' | 'again'> {
     events: [event('execution.settled', { executionId: hold.executionId, outcome: 'FAILED', retryAt: null })],
     fence: hold.fence([hold.phase]),
     claim: { kind: 'remove' },
+    patience: hold.signal,
   })
   if (settled.kind === 'appended') return 'done'
   hold.closing = false

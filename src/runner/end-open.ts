@@ -45,6 +45,8 @@ export async function endOpen(core: Core, hold: Hold, { ending, after, phase, cl
           // Inputs may still be admitted meanwhile, people may decide: the end is that of the rows that were read.
           expectedSeq: open.seq,
           claim,
+          // Left undone it would have to be set aside: nobody else knows what the tools did.
+          patience: core.stopping,
         })
         return outcome.kind === 'stale' ? again : outcome
       } catch (thrown) {

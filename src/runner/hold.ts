@@ -1,7 +1,7 @@
 // A claim as its owner holds it in memory: what phase it believes in, and the signal by which everything that runs under it stops.
 // The belief is never enough: each effect is fenced in the database, right before it or in the same commit.
 
-import { retrying } from '../db.ts'
+import { ownersPatienceMs, retrying } from '../db.ts'
 import type { Fence } from '../event-log.ts'
 import type { ExecutionPhase } from '../events.ts'
 import type { Received } from './settle-open.ts'
@@ -78,4 +78,4 @@ export function createHold(sessionId: string, executionId: string, owner: string
  * recovery. Throws HoldEnded if the hold ends meanwhile.
  */
 export const reading = <T>(hold: Hold, read: () => Promise<T>): Promise<T> =>
-  hold.during('read', databaseWaitMs, retrying(read, hold.signal))
+  hold.during('read', databaseWaitMs, retrying(read, hold.signal, ownersPatienceMs))

@@ -126,6 +126,7 @@ export async function runStep(
     events: started,
     fence: hold.fence(isSameMessage ? [hold.phase, 'UNKNOWN'] : [hold.phase]),
     claim: { kind: 'move', to: 'UNKNOWN', messageId },
+    patience: hold.signal,
     ...(isSameMessage ? {} : { expectedSeq: work.seq }),
   })
   hold.begun()
@@ -423,6 +424,7 @@ async function append(
   if (isLast) hold.closing = true
   const outcome = await core.eventLog.append({
     sessionId: hold.sessionId,
+    patience: hold.signal,
     events,
     fence: hold.fence([hold.phase]),
     ...(claim === undefined ? {} : { claim }),

@@ -42,7 +42,7 @@ const siblings: Guard[] = [
   {
     id: 'settle-own-recovery',
     file: 'src/project.ts',
-    find: 'where: { continuationMessageId: messageId },',
+    find: 'where: { continuationMessageId },',
     replace: 'where: HIT({}),',
     keeps: 'a promoted continuation from settling the recovery of another execution',
     tests: [['promise-predicates.test.ts', 'PROMISE-264']],

@@ -8,6 +8,7 @@ import { fairGuards } from './table-fair.ts'
 import { foreignGuards } from './table-foreign.ts'
 import { lockGuards } from './table-locks.ts'
 import { proofGuards } from './table-proofs.ts'
+import { rowsGuards } from './table-rows.ts'
 import { sqlGuards } from './table-sql.ts'
 import { stepGuards } from './table-steps.ts'
 
@@ -648,4 +649,5 @@ export const guards: readonly Guard[] = [
   ...foreignGuards,
   ...lockGuards,
   ...stepGuards,
+  ...rowsGuards,
 ]
