@@ -1,0 +1,147 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import pg from 'pg'
+import { afterAll, expect, it } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { endServers, startServer } from '../support/server-process.ts'
+
+const seconds = Number(process.env.HOLDFAST_NEIGHBOUR_S ?? 60)
+const here = (name: string) => fileURLToPath(new URL(name, import.meta.url))
+const keys = { hostile: 'hostile-hostile-hostile-1', works: 'works-works-works-works-1' }
+const admissionMsMax = 1_000
+const residentBytesMax = 1024 ** 3
+
+const dir = mkdtempSync(join(tmpdir(), 'holdfast-neighbour-'))
+let database: TestDatabase | undefined
+let hostile: ChildProcess | undefined
+afterAll(async () => {
+  hostile?.kill('SIGKILL')
+  await endServers()
+  await database?.drop()
+  rmSync(dir, { recursive: true, force: true })
+})
+
+it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another works as if it were alone; a minute later nothing is left of it`, async () => {
+  database = await createTestDatabase()
+  const measureTo = join(dir, 'measure.json')
+  const server = startServer({
+    DATABASE_URL: database.url,
+    HOLDFAST_API_KEYS: `${keys.hostile}:hostile,${keys.works}:works`,
+    MEASURE_TO: measureTo,
+    NODE_OPTIONS: `--import ${pathToFileURL(here('../fuzz/measured.mjs')).href}`,
+  })
+  const url = await server.ready
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${keys.works}` }
+  // biome-ignore lint/suspicious/noExplicitAny: reads whatever it asked for
+  async function ask(query: string, variables?: unknown): Promise<any> {
+    const response = await fetch(new URL('graphql', url), {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ query, variables }),
+    })
+    const { data, errors } = (await response.json()) as { data: unknown; errors?: unknown[] }
+    if (errors) throw new Error(JSON.stringify(errors))
+    return data
+  }
+  const metric = async (name: string) => {
+    const text = await (await fetch(new URL('metrics', url), { headers })).text()
+    const found = [...text.matchAll(new RegExp(`^holdfast_${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))]
+    return found.reduce((sum, [, value]) => sum + Number(value), 0)
+  }
+  const measured = () => {
+    try {
+      return JSON.parse(readFileSync(measureTo, 'utf8')) as { times: number; held: number }
+    } catch {
+      return { times: 0, held: 0 }
+    }
+  }
+  async function held(): Promise<number> {
+    const before = measured().times
+    server.signal('SIGUSR2')
+    await expect.poll(() => measured().times, { timeout: 60_000 }).toBeGreaterThan(before)
+    return measured().held
+  }
+  const resident = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'utf8'))![1]) * 1024
+
+  let made = 0
+  async function admit(session: string): Promise<number> {
+    const sentAt = performance.now()
+    const { admitPrompt } = await ask(
+      'mutation($s: ID!, $m: ID!) { admitPrompt(input: { sessionId: $s, messageId: $m, text: "/length 3" }) { __typename } }',
+      { s: session, m: `msg_works_${String(++made).padStart(6, '0')}` },
+    )
+    expect(admitPrompt.__typename).toBe('PromptAdmission')
+    return performance.now() - sentAt
+  }
+  const sessions = ['ses_works_one', 'ses_works_two', 'ses_works_three'].map((id) => id.padEnd(14, '_'))
+  for (const id of sessions)
+    await ask('mutation($s: ID!) { createSession(input: { sessionId: $s }) { __typename } }', { s: id })
+  for (const id of sessions) for (let n = 0; n < 5; n++) await admit(id)
+  const heldBefore = await held()
+
+  hostile = spawn(process.execPath, ['--import', 'tsx', here('./hostile.ts'), url, keys.hostile], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    cwd: here('../..'),
+  })
+  let told = ''
+  hostile.stdout!.setEncoding('utf8').on('data', (text: string) => {
+    told = `${told}${text}`.slice(-4_000)
+  })
+  await expect.poll(() => told, { timeout: 120_000 }).toContain('{')
+  const until = performance.now() + seconds * 1000
+  let peak = 0
+  const sampling = setInterval(() => {
+    peak = Math.max(peak, resident())
+  }, 100)
+  const took: number[] = []
+  await Promise.all(
+    sessions.map(async (id) => {
+      while (performance.now() < until) {
+        took.push(await admit(id))
+        await sleep(200)
+      }
+    }),
+  )
+  clearInterval(sampling)
+  const done = JSON.parse(told.trim().split('\n').at(-1)!) as Record<string, number>
+  hostile.kill('SIGKILL')
+  took.sort((a, b) => a - b)
+  const p = (part: number) => Math.round(took[Math.min(took.length - 1, Math.floor(took.length * part))]!)
+  console.log(
+    `${took.length} admissions beside it: p50 ${p(0.5)} ms, p99 ${p(0.99)} ms, longest ${p(1)} ms; peak ${Math.round(peak / 1024 / 1024)} MB`,
+  )
+  console.log(`the hostile one did ${JSON.stringify(done)}`)
+  expect(Object.keys(done).length, 'each kind of harm was tried').toBeGreaterThanOrEqual(13)
+  expect(p(0.99)).toBeLessThan(admissionMsMax)
+  expect(peak).toBeLessThan(residentBytesMax)
+  expect(server.stdout() + server.stderr()).not.toMatch(/claim lost|unexpected error|a drain failed/)
+
+  // What it began ends with it.
+  const goneBy = { timeout: 60_000, interval: 500 }
+  await expect.poll(() => metric('streams'), goneBy).toBe(0)
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  try {
+    await expect
+      .poll(async () => {
+        const { rows } = await client.query(
+          `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+              AND state <> 'idle' AND now() - query_start > interval '1 second'`,
+        )
+        return rows[0].n
+      }, goneBy)
+      .toBe(0)
+  } finally {
+    await client.end()
+  }
+  await expect.poll(async () => (await held()) - heldBefore, goneBy).toBeLessThan(50 * 1024 * 1024)
+  for (const id of sessions)
+    await expect
+      .poll(async () => (await ask('query($s: ID!) { session(id: $s) { status } }', { s: id })).session.status, goneBy)
+      .toBe('IDLE')
+  expect(await metric('refused_stale_writes_total')).toBe(0)
+})
