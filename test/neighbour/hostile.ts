@@ -11,12 +11,8 @@ setPriority(10)
 
 const socketUrl = `${base.replace('http', 'ws')}graphql`
 const session = 'ses_hostile_large'
-/** How often each thing was done, told once a second. */
-const done: Record<string, number> = {}
-const count = (what: string) => {
-  done[what] = (done[what] ?? 0) + 1
-}
-setInterval(() => console.log(JSON.stringify(done)), 1000)
+/** How often each thing was begun, told once a second. */
+const begun: Record<string, number> = {}
 
 type Body = string | Buffer
 /** Sends a request and lets the answer go by; resolves with the status, or 0 when the connection broke. Never rejects. */
@@ -248,8 +244,9 @@ for (let n = 0; n < 4; n++)
 for (const [name, attack] of Object.entries(attacks))
   void (async () => {
     for (;;) {
+      begun[name] = (begun[name] ?? 0) + 1
       await attack()
-      count(name)
       await sleep(10)
     }
   })()
+setInterval(() => console.log(JSON.stringify(begun)), 1000)

@@ -107,15 +107,15 @@ it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another wo
     }),
   )
   clearInterval(sampling)
-  const done = JSON.parse(told.trim().split('\n').at(-1)!) as Record<string, number>
+  const begun = JSON.parse(told.trim().split('\n').at(-1)!) as Record<string, number>
   hostile.kill('SIGKILL')
   took.sort((a, b) => a - b)
   const p = (part: number) => Math.round(took[Math.min(took.length - 1, Math.floor(took.length * part))]!)
   console.log(
     `${took.length} admissions beside it: p50 ${p(0.5)} ms, p99 ${p(0.99)} ms, longest ${p(1)} ms; peak ${Math.round(peak / 1024 / 1024)} MB`,
   )
-  console.log(`the hostile one did ${JSON.stringify(done)}`)
-  expect(Object.keys(done).length, 'each kind of harm was tried').toBeGreaterThanOrEqual(13)
+  console.log(`how often the hostile one began what: ${JSON.stringify(begun)}`)
+  expect(Object.keys(begun).length, 'each kind of harm was tried').toBe(16)
   expect(p(0.99)).toBeLessThan(admissionMsMax)
   expect(peak).toBeLessThan(residentBytesMax)
   expect(server.stdout() + server.stderr()).not.toMatch(/claim lost|unexpected error|a drain failed/)
