@@ -12,7 +12,9 @@ import { endServers, startServer } from '../support/server-process.ts'
 const seconds = Number(process.env.HOLDFAST_NEIGHBOUR_S ?? 60)
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const keys = { hostile: 'hostile-hostile-hostile-1', works: 'works-works-works-works-1' }
+/** On a machine whose admissions take a tenth of it when nobody else is there; on a slower one it is ten times what they take then. */
 const admissionMsMax = 1_000
+const aloneSeconds = 10
 const residentBytesMax = 1024 ** 3
 
 const dir = mkdtempSync(join(tmpdir(), 'holdfast-neighbour-'))
@@ -81,6 +83,22 @@ it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another wo
   for (const id of sessions)
     await ask('mutation($s: ID!) { createSession(input: { sessionId: $s }) { __typename } }', { s: id })
   for (const id of sessions) for (let n = 0; n < 5; n++) await admit(id)
+  async function admitFor(forSeconds: number) {
+    const until = performance.now() + forSeconds * 1000
+    const took: number[] = []
+    await Promise.all(
+      sessions.map(async (id) => {
+        while (performance.now() < until) {
+          took.push(await admit(id))
+          await sleep(200)
+        }
+      }),
+    )
+    took.sort((a, b) => a - b)
+    const p = (part: number) => Math.round(took[Math.min(took.length - 1, Math.floor(took.length * part))]!)
+    return { p, toString: () => `${took.length} admissions, p50 ${p(0.5)} ms, p99 ${p(0.99)} ms, longest ${p(1)} ms` }
+  }
+  const alone = await admitFor(aloneSeconds)
   const heldBefore = await held()
 
   hostile = spawn(process.execPath, ['--import', 'tsx', here('./hostile.ts'), url, keys.hostile], {
@@ -91,32 +109,19 @@ it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another wo
   hostile.stdout!.setEncoding('utf8').on('data', (text: string) => {
     told = `${told}${text}`.slice(-4_000)
   })
-  await expect.poll(() => told, { timeout: 120_000 }).toContain('{')
-  const until = performance.now() + seconds * 1000
+  await expect.poll(() => told, { timeout: 300_000 }).toContain('{')
   let peak = 0
   const sampling = setInterval(() => {
     peak = Math.max(peak, resident())
   }, 100)
-  const took: number[] = []
-  await Promise.all(
-    sessions.map(async (id) => {
-      while (performance.now() < until) {
-        took.push(await admit(id))
-        await sleep(200)
-      }
-    }),
-  )
+  const beside = await admitFor(seconds)
   clearInterval(sampling)
   const begun = JSON.parse(told.trim().split('\n').at(-1)!) as Record<string, number>
   hostile.kill('SIGKILL')
-  took.sort((a, b) => a - b)
-  const p = (part: number) => Math.round(took[Math.min(took.length - 1, Math.floor(took.length * part))]!)
-  console.log(
-    `${took.length} admissions beside it: p50 ${p(0.5)} ms, p99 ${p(0.99)} ms, longest ${p(1)} ms; peak ${Math.round(peak / 1024 / 1024)} MB`,
-  )
+  console.log(`alone: ${alone}; beside it: ${beside}; peak ${Math.round(peak / 1024 / 1024)} MB`)
   console.log(`how often the hostile one began what: ${JSON.stringify(begun)}`)
   expect(Object.keys(begun).length, 'each kind of harm was tried').toBe(16)
-  expect(p(0.99)).toBeLessThan(admissionMsMax)
+  expect(beside.p(0.99)).toBeLessThan(Math.max(admissionMsMax, 10 * alone.p(0.99)))
   expect(peak).toBeLessThan(residentBytesMax)
   expect(server.stdout() + server.stderr()).not.toMatch(/claim lost|unexpected error|a drain failed/)
 
