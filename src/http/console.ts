@@ -64,18 +64,21 @@ export async function loadConsole(directories: readonly string[] = places): Prom
     const path = join(entry.parentPath, entry.name)
     const name = path.slice(directory.length).replaceAll('\\', '/')
     const immutable = name.startsWith('/assets/')
-    files.set(name === '/index.html' ? '/' : name, await fileOf(readFileSync(path), { type, immutable, policy }))
+    const file = fileOf(readFileSync(path), { type, immutable, policy })
+    file.coded = await codings(file.body)
+    files.set(name === '/index.html' ? '/' : name, file)
   }
   return files
 }
 
-/** Compressed once, off the main thread. */
-export async function fileOf(body: Buffer, as: Pick<File, 'type' | 'immutable' | 'policy'>): Promise<File> {
+/** With its tag, and not compressed yet. */
+export function fileOf(body: Buffer, as: Pick<File, 'type' | 'immutable' | 'policy'>): File {
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
-  return { body, coded: await codings(body), etag, ...as }
+  return { body, coded: [], etag, ...as }
 }
 
-async function codings(body: Buffer): Promise<[string, Buffer][]> {
+/** Compressed off the main thread. */
+export async function codings(body: Buffer): Promise<[string, Buffer][]> {
   const quality = { [constants.BROTLI_PARAM_QUALITY]: 5 }
   const both: [string, Buffer][] = [
     ['br', await promisify(brotliCompress)(body, { params: quality })],

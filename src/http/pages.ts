@@ -1,9 +1,9 @@
 import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
-import { type File, fileOf } from './console.ts'
+import { codings, type File, fileOf } from './console.ts'
 import { exampleTabs } from './example-tabs.ts'
 import { graphqlPath } from './graphql.ts'
 
-const explorers = new Map<boolean, Promise<File>>()
+const explorers = new Map<boolean, File>()
 
 /** Where a token goes, in each tab. */
 const headers = '{ "Authorization": "Bearer TOKEN" }'
@@ -18,7 +18,7 @@ const tabsStayWhereTheyAre = '<style>.graphiql-tab{transform:none!important}</st
  * GraphiQL with everything inside, made once: it loads nothing from elsewhere, so it works without a network. `guarded`: the token stands in the
  * headers editor, and subscriptions are server-sent events, as this GraphiQL gives no header to a WebSocket.
  */
-export function explorerFile(guarded: boolean): Promise<File> {
+export function explorerFile(guarded: boolean): File {
   let made = explorers.get(guarded)
   if (made === undefined) {
     made = fileOf(Buffer.from(explorerPage(guarded)), {
@@ -27,6 +27,13 @@ export function explorerFile(guarded: boolean): Promise<File> {
       policy: null,
     })
     explorers.set(guarded, made)
+    // Whoever asks meanwhile gets it as it is: compressing 9 MB takes a slow machine longer than anybody waits.
+    void codings(made.body).then(
+      (coded) => {
+        explorers.get(guarded)!.coded = coded
+      },
+      () => {},
+    )
   }
   return made
 }

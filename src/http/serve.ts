@@ -143,7 +143,7 @@ async function answer(
   if (request.method !== 'GET' && request.method !== 'HEAD') return plain(response, 405, 'only GET here')
   switch (pathname) {
     case '/graphiql':
-      return sendFile(request, response, await explorerFile(gate.guarded))
+      return sendFile(request, response, explorerFile(gate.guarded))
     case '/healthz':
       return plain(response, 200, 'ok')
     case '/readyz': {
