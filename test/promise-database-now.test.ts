@@ -33,6 +33,10 @@ const now = [
 ]
 const forEver = ['22003', '22P02', '23505', '23514', '54000', 'HF001']
 
+const inDepth: ReadonlySet<string> = new Set(['53100', '53300', '57014', '23505'])
+const everyWay = (state: string) =>
+  (['sql', 'model', 'transaction'] as const).flatMap((way) => [[way, state] as const, [way, `~${state}`] as const])
+
 const thrownBy = (work: () => Promise<unknown>): Promise<unknown> =>
   work().then(
     () => {
@@ -55,22 +59,22 @@ describe('which errors of the database are its own', () => {
        CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON "Session" DEFERRABLE INITIALLY DEFERRED
          FOR EACH ROW WHEN (NEW.title LIKE '~_____') EXECUTE FUNCTION answered()`,
     )
+    const ways = {
+      sql: (title: string) => db.$executeRaw`UPDATE "Session" SET title = ${title} WHERE id = ${id}`,
+      model: (title: string) => db.session.update({ where: { id }, data: { title } }),
+      transaction: (title: string) => db.$transaction((tx) => tx.session.update({ where: { id }, data: { title } })),
+    }
     const found: unknown[] = []
     const expected: unknown[] = []
     for (const state of [...now, ...forEver]) {
       expected.push([state, now.includes(state), !now.includes(state)])
       found.push([state, isTransientState(state), isOfTheRows(state)])
-      for (const title of [state, `~${state}`]) {
-        const set = { where: { id }, data: { title } }
-        const ways = {
-          sql: () => db.$executeRaw`UPDATE "Session" SET title = ${title} WHERE id = ${id}`,
-          model: () => db.session.update(set),
-          transaction: () => db.$transaction((tx) => tx.session.update(set)),
-        }
-        for (const [way, run] of Object.entries(ways)) {
-          expected.push([title, way, now.includes(state)])
-          found.push([title, way, isTransient(await thrownBy(run))])
-        }
+      const run = (way: keyof typeof ways, title: string) => thrownBy(() => ways[way](title))
+      // Prisma knows some of them by names of its own, and those of a commit come by another way.
+      const tries = inDepth.has(state) ? everyWay(state) : [['sql', state] as const]
+      for (const [way, title] of tries) {
+        expected.push([title, way, now.includes(state)])
+        found.push([title, way, isTransient(await run(way, title))])
       }
     }
     await onDatabase(stage.database.url, 'DROP FUNCTION answered() CASCADE')

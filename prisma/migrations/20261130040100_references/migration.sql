@@ -1,5 +1,5 @@
 -- Same session by construction, for every column that refers to something; what it refers to is of the right kind; at most one end of a
--- compaction, an interaction and a quarantine entry.
+-- compaction.
 --
 -- A row that breaks one of these is named by the error that undoes this migration. Projected rows are brought to what the log says by
 -- `npm run rebuild -- SESSION` of the version before; a claim's step that is not there is forgotten here.
@@ -84,8 +84,6 @@ ALTER TABLE "Chunk" ADD CONSTRAINT "Chunk_sessionId_messageId_fkey" FOREIGN KEY 
 
 -- ----------------------------------------------------------------------------------------- at most one end, in the log
 CREATE UNIQUE INDEX "Event_compaction_terminal" ON "Event"("sessionId", (payload->>'messageId')) WHERE "type" IN ('compaction.ended', 'compaction.failed');
-CREATE UNIQUE INDEX "Event_interaction_terminal" ON "Event"("sessionId", (payload->>'interactionId')) WHERE "type" = 'interaction.settled';
-CREATE UNIQUE INDEX "Event_quarantine_terminal" ON "Event"("sessionId", (payload->>'quarantineId')) WHERE "type" = 'quarantine.resolved';
 -- An end says of what: null is equal to nothing, so that two ends of it would pass.
 ALTER TABLE "Event" ADD CONSTRAINT "Event_terminal_check" CHECK (
     CASE
