@@ -13,6 +13,8 @@ const forNowStates = new Set([
   '40P01',
   // A standby, or a server that was made read-only.
   '25006',
+  // Another statement of the same transaction has failed: what that one met is told.
+  '25P02',
   // A transaction that idled or ran for too long was ended.
   '25P03',
   '25P04',

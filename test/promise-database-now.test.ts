@@ -18,6 +18,7 @@ import { newId, prompt, tenant, useStage } from './support/stage.ts'
 const stage = useStage()
 const now = [
   '53000',
+  '25P02',
   '53100',
   '53200',
   '53300',

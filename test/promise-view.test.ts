@@ -41,7 +41,7 @@ const compared = (core: TestCore, id: string): Promise<SessionView> =>
 
 const lastStep = ({ messages }: SessionView) => messages.findLast(({ type }) => type === 'AssistantMessage')
 
-it('PROMISE-140: a view built from events is the query while a call waits, after its interrupt, after an end, a failure and a compaction', async () => {
+it('PROMISE-145: a view built from events is the query while a call waits, after its interrupt, after an end, a failure and a compaction', async () => {
   const deploy = probe('deploy', { needsApproval: true })
   const a = await stage.start({ tools: [deploy.tool] })
   const s = await stage.session()
@@ -74,7 +74,7 @@ it('PROMISE-140: a view built from events is the query while a call waits, after
   await compared(a, s)
 })
 
-it('PROMISE-140: and after a recovery of a step whose stream had ended', async () => {
+it('PROMISE-146: and after a recovery of a step whose stream had ended', async () => {
   const deploy = probe('deploy', { needsApproval: true })
   const a = await stage.start({ tools: [deploy.tool] })
   const s = await stage.session()
@@ -97,7 +97,7 @@ it('PROMISE-140: and after a recovery of a step whose stream had ended', async (
   })
 })
 
-it('PROMISE-141: an output of exactly 2000 lines is not cut for its final newline; 2001 lines are', () => {
+it('PROMISE-147: an output of exactly 2000 lines is not cut for its final newline; 2001 lines are', () => {
   const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}\n`).join('')
   expect(boundOutput(lines(2000))).toBe(lines(2000))
   const cut = boundOutput(lines(2001)) as string
