@@ -35,12 +35,12 @@ export function createGate(
 ): Gate {
   if (auth === undefined) return { guarded: false, callerOf: async () => anybody, close() {} }
   const keys = createKeys(auth, clock, log)
-  const verify = auth.jwt && createJwtVerifier(auth.jwt, clock)
+  const jwts = auth.jwt && createJwtVerifier(auth.jwt, clock, log)
 
   async function find(token: string | undefined): Promise<Caller | { wrong: keyof typeof messages; reason: string }> {
     if (token === undefined) return { wrong: 'MISSING', reason: 'no token' }
     if (token.length > tokenLengthMax) return { wrong: 'INVALID', reason: 'too long' }
-    return keys.callerOf(token) ?? (await verify?.(token)) ?? { wrong: 'INVALID', reason: 'no such key' }
+    return keys.callerOf(token) ?? (await jwts?.callerOf(token)) ?? { wrong: 'INVALID', reason: 'no such key' }
   }
 
   return {
@@ -54,7 +54,10 @@ export function createGate(
       else log.debug({ requestId, reason }, 'refused: not authenticated')
       return { code: wrong === 'UNAVAILABLE' ? 'UNAVAILABLE' : 'UNAUTHENTICATED', message: messages[wrong] }
     },
-    close: keys.close,
+    close() {
+      keys.close()
+      jwts?.close()
+    },
   }
 }
 

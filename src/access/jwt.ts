@@ -1,11 +1,11 @@
-import { createRemoteJWKSet, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose'
+import { type CryptoKey, errors, type JWTVerifyGetKey, jwtVerify } from 'jose'
 import { isTenant } from '../config/api-keys.ts'
 import type { Jwt } from '../config.ts'
+import type { Log } from '../log.ts'
 import type { Timers } from '../pull.ts'
 import type { Caller } from './caller.ts'
+import { createPublishedKeys, KeysUnavailable, type Standing } from './published-keys.ts'
 
-/** Of the issuer's keys: an answer takes 5 s at most, counts for 10 minutes, and a key id that is not in it asks again after 2 s. */
-const jwks = { timeoutDuration: 5000, cacheMaxAge: 600_000, cooldownDuration: 2000 }
 /** A timer counts another clock than the one that tokens go by, which may be set or have slept. */
 const lookMs = 30_000
 
@@ -13,10 +13,11 @@ const lookMs = 30_000
 export type Wrong = { wrong: 'INVALID' | 'EXPIRED' | 'UNAVAILABLE'; reason: string }
 
 /** Verifies signature, times, issuer and audience of tokens and finds their tenant. A token has to expire. */
-export function createJwtVerifier({ key, algorithms, issuer, audience, tenantClaim }: Jwt, clock: Timers) {
-  const keyOf: Uint8Array | JWTVerifyGetKey = 'secret' in key ? key.secret : createRemoteJWKSet(key.jwksUrl, jwks)
+export function createJwtVerifier({ key, algorithms, issuer, audience, tenantClaim }: Jwt, clock: Timers, log: Log) {
+  const published = 'jwksUrl' in key ? createPublishedKeys(key.jwksUrl, clock, log) : undefined
+  const keyOf: JWTVerifyGetKey = published?.keyOf ?? (async () => (key as { secret: Uint8Array }).secret)
 
-  return async function callerOf(token: string): Promise<Caller | Wrong> {
+  async function callerOf(token: string): Promise<Caller | Wrong> {
     const options = {
       algorithms: [...algorithms],
       requiredClaims: ['exp'],
@@ -24,31 +25,33 @@ export function createJwtVerifier({ key, algorithms, issuer, audience, tenantCla
       ...(issuer !== undefined && { issuer }),
       ...(audience !== undefined && { audience: typeof audience === 'string' ? audience : [...audience] }),
     }
-    let claims: JWTPayload
     try {
-      claims = (await jwtVerify(token, keyOf as JWTVerifyGetKey, options)).payload
+      const { payload, protectedHeader, key: used } = await jwtVerify(token, keyOf, options)
+      const tenant = payload[tenantClaim]
+      if (!isTenant(tenant)) return { wrong: 'INVALID', reason: `the claim ${tenantClaim} names no tenant` }
+      const standing = await published?.standingOf(protectedHeader, used as CryptoKey)
+      return until(payload.exp! * 1000, tenant, clock, standing)
     } catch (thrown) {
       return wrongOf(thrown)
     }
-    const tenant = claims[tenantClaim]
-    if (!isTenant(tenant)) return { wrong: 'INVALID', reason: `the claim ${tenantClaim} names no tenant` }
-    return until(claims.exp! * 1000, tenant, clock)
   }
+  return { callerOf, close: () => published?.close() }
 }
 
 function wrongOf(thrown: unknown): Wrong {
   if (thrown instanceof errors.JWTExpired) return { wrong: 'EXPIRED', reason: thrown.code }
   if (thrown instanceof errors.JWTClaimValidationFailed)
     return { wrong: 'INVALID', reason: `${thrown.code} ${thrown.claim} ${thrown.reason}` }
-  // What a token can be wrong in has codes of its own; anything else happened on the way to the issuer's keys.
-  const code = thrown instanceof errors.JOSEError ? thrown.code : 'ERR_JWKS_FETCH'
-  const isTokens =
-    /^ERR_(JW[ST]_|JOSE_(ALG_NOT_ALLOWED|NOT_SUPPORTED)|JWKS_(NO_MATCHING_KEY|MULTIPLE_MATCHING_KEYS))/.test(code)
-  return { wrong: isTokens ? 'INVALID' : 'UNAVAILABLE', reason: code }
+  if (thrown instanceof KeysUnavailable) {
+    const { cause } = thrown
+    return { wrong: 'UNAVAILABLE', reason: cause instanceof errors.JOSEError ? cause.code : 'ERR_JWKS_FETCH' }
+  }
+  // Whatever else is wrong is so with the token or with the key that it names, which may be too weak or no key at all: no repeat mends it.
+  return { wrong: 'INVALID', reason: thrown instanceof errors.JOSEError ? thrown.code : 'ERR_JWK_UNUSABLE' }
 }
 
-function until(expiresAt: number, tenant: string, clock: Timers): Caller {
-  const hasEnded = () => clock.now() >= expiresAt
+function until(expiresAt: number, tenant: string, clock: Timers, standing?: Standing): Caller {
+  const hasEnded = () => clock.now() >= expiresAt || standing?.isTaken() === true
   return {
     tenant,
     hasEnded,
@@ -56,10 +59,19 @@ function until(expiresAt: number, tenant: string, clock: Timers): Caller {
       let cancel = () => {}
       const wait = () => {
         const left = Math.min(Math.max(expiresAt - clock.now(), 0), lookMs)
-        cancel = clock.setTimeout(() => (hasEnded() ? then() : wait()), left)
+        cancel = clock.setTimeout(() => (hasEnded() ? end() : wait()), left)
+      }
+      const forget = standing?.whenTaken(() => end()) ?? (() => {})
+      const stop = () => {
+        cancel()
+        forget()
+      }
+      const end = () => {
+        stop()
+        then()
       }
       wait()
-      return () => cancel()
+      return stop
     },
   }
 }

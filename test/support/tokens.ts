@@ -49,7 +49,7 @@ export function token(claims: JWTPayload = { tenant: 'a' }, signed: Signed = {})
 
 /** An issuer's keys on loopback. `rotate` takes the key it has away and publishes a new one. */
 export async function issuer(alg = 'RS256') {
-  let published: object[] = []
+  let published: (Record<string, unknown> & { kid: string })[] = []
   let fetched = 0
   let away = false
   const server = createServer((_request, response) => {
@@ -59,15 +59,24 @@ export async function issuer(alg = 'RS256') {
     response.end(JSON.stringify({ keys: published }))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  async function rotate(kid: string) {
+  async function add(kid: string) {
     const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
     const jwk = await exportJWK(publicKey)
-    published = [{ ...jwk, kid, alg, use: 'sig' }]
+    published.push({ ...jwk, kid, alg, use: 'sig' })
     return { privateKey, jwk }
   }
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/jwks.json`,
-    rotate,
+    add,
+    rotate: (kid: string) => {
+      published = []
+      return add(kid)
+    },
+    /** Whatever it is. */
+    publish: (jwk: Record<string, unknown> & { kid: string }) => void published.push(jwk),
+    remove: (kid: string) => {
+      published = published.filter((jwk) => jwk.kid !== kid)
+    },
     fetched: () => fetched,
     setAway: (value: boolean) => {
       away = value
