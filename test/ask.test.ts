@@ -317,10 +317,15 @@ describe('deciding', () => {
     const literal = `mutation ($id: ID!) { answerQuestion(input: { interactionId: $id, answer: ${'['.repeat(4000)}${']'.repeat(4000)} }) { __typename } }`
     await overHttp(a, async (send) => {
       // This test's own client cannot write the deepest.
-      for (const [json] of refused.filter((_, n) => n !== 3))
-        expect(await send(answer, { id: ask, json })).toEqual({
-          data: { answerQuestion: { __typename: 'InvalidInputError' } },
-        })
+      for (const [n, [json]] of refused.entries())
+        if (n < 2 || n > 3)
+          expect(await send(answer, { id: ask, json })).toEqual({
+            data: { answerQuestion: { __typename: 'InvalidInputError' } },
+          })
+      // Beyond 1000 levels nobody looks at what is asked.
+      expect(await send(answer, { id: ask, json: nested(3500) })).toMatchObject({
+        errors: [{ extensions: { code: 'REQUEST_ENTITY_TOO_LARGE' }, message: expect.stringMatching(/1000 levels/) }],
+      })
       expect(await send(literal, { id: ask })).toMatchObject({
         errors: [{ extensions: { code: 'DOCUMENT_TOO_LARGE' } }],
       })

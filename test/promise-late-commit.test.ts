@@ -53,7 +53,7 @@ describe('PROMISE-08: an append without an answer', () => {
     ['a creation', true],
     ['a change that expects what it saw', false],
   ])(
-    'PROMISE-080: %s that commits between the look for it and the second try is told as stored, once',
+    'PROMISE-087: %s that commits between the look for it and the second try is told as stored, once',
     async (_what, creates) => {
       const sessionId = newSessionId()
       if (!creates) await beside.eventLog.append({ sessionId, events: [created()] })
@@ -72,7 +72,7 @@ describe('PROMISE-08: an append without an answer', () => {
     },
   )
 
-  it('PROMISE-081: a creation whose INSERT is not committed yet while it is tried again is its own', async () => {
+  it('PROMISE-088: a creation whose INSERT is not committed yet while it is tried again is its own', async () => {
     const sessionId = newSessionId()
     let waited = 0
     const db = forgetful(async (first, second) => {

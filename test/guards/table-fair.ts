@@ -56,7 +56,7 @@ export const fairGuards: Guard[] = [
     find: "if (entry.isRepeat && outcome?.kind !== 'appended') {",
     replace: 'if (HIT(false)) {',
     keeps: 'an append from being told as refused by what it wrote itself',
-    tests: [['promise-late-commit.test.ts', 'PROMISE-080']],
+    tests: [['promise-late-commit.test.ts', 'PROMISE-087']],
   },
   {
     id: 'sessions-per-day-lock',

@@ -2,6 +2,7 @@
 // which test/guards.test.ts says; then look what the guard has become, and change its entry with it.
 
 import type { Guard } from './mutant.ts'
+import { accessGuards } from './table-access.ts'
 import { bytesGuards } from './table-bytes.ts'
 import { edge } from './table-edge.ts'
 import { fairGuards } from './table-fair.ts'
@@ -650,4 +651,5 @@ export const guards: readonly Guard[] = [
   ...lockGuards,
   ...stepGuards,
   ...rowsGuards,
+  ...accessGuards,
 ]

@@ -66,6 +66,8 @@ export async function serveLog(
     // Nothing is run here, so no lock says that it lives.
     leases: { whenAlive: async () => true },
     turns: createTurns(),
+    // Nobody keeps account of appends that the database did not take.
+    writes: null,
     models: createModelRegistry({ defaultModel: config.model }),
     // What logs tell of it; nothing here runs.
     tools: new Map([['send', { name: 'send', definition: 'as shown' }]]),
