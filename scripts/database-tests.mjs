@@ -1,4 +1,6 @@
-// Prints the test files that use the suite's database, directly or through a file they import: node scripts/database-tests.mjs
+// Prints the test files that use the suite's database, directly or through a file they import: node scripts/database-tests.mjs [SEED]
+// With a seed it prints every second one of an order that follows from the seed.
+import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 
@@ -16,5 +18,13 @@ function uses(file) {
   return answer
 }
 
-const tests = readdirSync('test', { recursive: true }).filter((name) => name.endsWith('.test.ts'))
-for (const name of tests.sort()) if (uses(join('test', name))) console.log(join('test', name))
+const tests = readdirSync('test', { recursive: true })
+  .filter((name) => name.endsWith('.test.ts') && uses(join('test', name)))
+  .sort()
+const seed = process.argv[2]
+const place = (name) => createHash('sha256').update(`${seed} ${name}`).digest('hex')
+const drawn =
+  seed === undefined
+    ? tests
+    : tests.sort((a, b) => (place(a) < place(b) ? -1 : 1)).slice(0, Math.ceil(tests.length / 2))
+for (const name of drawn) console.log(join('test', name))
