@@ -61,7 +61,8 @@ describe('project', () => {
   it('LOG-08: the file imports nothing that could read', () => {
     const source = readFileSync(new URL('../src/project.ts', import.meta.url), 'utf8')
     const imports = [...source.matchAll(/from '([^']+)'/g)].map(([, from]) => from)
-    expect(imports.toSorted()).toEqual(['./events.ts', './ids.ts'])
+    expect(imports.toSorted()).toEqual(['./events.ts', './ids.ts', './tokens.ts'])
+    expect(readFileSync(new URL('../src/tokens.ts', import.meta.url), 'utf8')).not.toMatch(/^import /m)
     expect(source).not.toMatch(/\b(Date|Math\.random|process|await|async)\b/)
   })
 })

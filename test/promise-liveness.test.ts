@@ -135,7 +135,7 @@ describe('after the database was away', () => {
     return ended.length
   }
 
-  it('PROMISE-130: an owner that comes back later than its neighbour keeps its claims; one that does not come back loses them in half a minute', async () => {
+  it('PROMISE-139: an owner that comes back later than its neighbour keeps its claims; one that does not come back loses them in half a minute', async () => {
     const { a, b, deadAt } = await neighbours()
     const { owner } = a.core
     const cut = await cutOff(b.core, { owner, leaseMs: 600_000 })
@@ -166,7 +166,7 @@ describe('after the database was away', () => {
     }
   })
 
-  it('PROMISE-131: an owner that has taken a claim since then was back: its free lock counts after the grace', async () => {
+  it('PROMISE-129: an owner that has taken a claim since then was back: its free lock counts after the grace', async () => {
     const { a, b, deadAt } = await neighbours()
     const { owner } = a.core
     expect(await freeLocks(a, b)).toBeGreaterThanOrEqual(2)

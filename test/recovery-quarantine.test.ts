@@ -4,6 +4,7 @@ import { newMessageId, newQuarantineId } from '../src/ids.ts'
 import { resolveQuarantine } from '../src/recovery/quarantine.ts'
 import { setAside, takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
+import { createTurns } from '../src/runner/turns.ts'
 import { startCore, type TestCore } from './support/core.ts'
 import {
   type CutOff,
@@ -129,7 +130,8 @@ describe('an execution that was set aside', () => {
         return async (work: Parameters<typeof core.db.$transaction>[0]) => {
           if (!raced) {
             raced = true
-            await resolveBy(id, 'DISCARD')
+            // In another process: in this one they would take turns.
+            await resolveQuarantine({ ...core, turns: createTurns() }, 'default', { id, action: 'DISCARD' })
           }
           return target.$transaction(work)
         }

@@ -93,7 +93,7 @@ export const lockGuards: readonly Guard[] = [
     find: 'const away = free.get(other)?.isBack ? 0 : allBackAt - sentAt',
     replace: 'const away = HIT(0)',
     keeps: 'an owner that comes back later than its neighbour, after the database was away, from losing its claims',
-    tests: [[liveness, 'PROMISE-130']],
+    tests: [[liveness, 'PROMISE-139']],
   },
   {
     id: 'wire-bound-again',

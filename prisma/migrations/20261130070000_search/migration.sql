@@ -20,10 +20,14 @@ BEGIN
     END $body$ $f$, COALESCE(v_collation, ''));
 END $$;
 
--- What of a prompt is in the index. Trigrams of megabytes would make an append of them slow.
-CREATE FUNCTION holdfast_search_head(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000
-AS $$ BEGIN RETURN holdfast_folded(left(p_text, 1000)); END $$;
+-- What of a prompt is in the index. Trigrams of megabytes would make an append of them slow. With the schema's name, as an index is built and
+-- analysed without the search path of whoever asks (PostgreSQL 17).
+DO $$ BEGIN
+  EXECUTE format($f$
+    CREATE FUNCTION holdfast_search_head(p_text text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000
+    AS $body$ BEGIN RETURN %I.holdfast_folded(left(p_text, 1000)); END $body$ $f$, current_schema());
+END $$;
 
 -- A word as what LIKE looks for, wherever it stands.
 CREATE FUNCTION holdfast_search_pattern(p_word text) RETURNS text
