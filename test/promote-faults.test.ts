@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { interruptSession } from '../src/runner/interrupt.ts'
 import { changeDelivery, withdrawPrompt } from '../src/runner/pending.ts'
+import { resumeSession } from '../src/runner/resume.ts'
 import { fault } from './support/faults.ts'
 import {
   admit,
@@ -18,7 +19,6 @@ import {
   sessionOf,
   statusIn,
   tenant,
-  typesOf,
   usersIn,
   useStage,
 } from './support/prompt-stage.ts'
@@ -71,17 +71,18 @@ it('PROMO-11: a promotion that cannot be committed promotes nothing and asks not
   const messageId = await admit(a, sessionId, 'one')
   await atRest(a)
   expect(await injected.fired()).toBeGreaterThan(0)
-  expect(await inputOf(a, messageId)).toMatchObject({ state: 'PENDING', wakePending: true, promotedSeq: null })
+  // Each failed run is settled at once and counts; then a person has to say go on.
+  expect(await statusIn(a, sessionId)).toBe('PARKED')
+  expect(await inputOf(a, messageId)).toMatchObject({ state: 'PENDING', promotedSeq: null })
   expect(await a.core.db.message.count({ where: { sessionId } })).toBe(0)
-  expect(await typesOf(a, sessionId)).toEqual(['session.created', 'prompt.admitted', 'execution.started'])
-  expect(await claimOf(a, sessionId)).toMatchObject({ phase: 'READY' })
+  expect(await events(a, sessionId, 'prompt.promoted')).toEqual([])
+  expect(await claimOf(a, sessionId)).toBeNull()
   expect(a.core.leases.held()).toEqual([])
   expect(stage.provider.requests).toEqual([])
 
   await injected.lift()
   stage.provider.script(said('A'))
-  await recoverByHand(a, sessionId)
-  a.core.coordinator.wake(sessionId)
+  expect(await resumeSession(a.core, tenant, { sessionId })).toMatchObject({ type: 'ResumeSessionPayload' })
   await atRest(a)
   expect(
     (await events(a, sessionId, 'prompt.promoted')).filter(({ payload }) => payload.messageId === messageId),
