@@ -35,24 +35,25 @@ it('ADM-06: two identical calls at once, to one node or to two, give one row and
     const sessionId = await newSession(a)
     const call = { sessionId, messageId: newMessageId(), text: 'hi' }
     stage.provider.script(hello)
-    // Both have looked before either writes, so that neither can have seen the other.
+    // Of two nodes both have looked before either writes, so that neither can have seen the other; in one node they take turns.
+    const nodes = new Set([one, other])
     let looked = 0
     let open = () => {}
     const both = new Promise<void>((resolve) => {
       open = resolve
     })
-    for (const { core } of new Set([one, other])) {
+    for (const { core } of nodes) {
       const { append } = core.eventLog
       core.eventLog.append = async (request) => {
         if (request.events[0]?.type === 'prompt.admitted') {
-          if (++looked === 2) open()
+          if (++looked === nodes.size) open()
           await both
         }
         return append(request)
       }
     }
     const answers = await Promise.all([sent(one, call), sent(other, call)])
-    expect(looked).toBe(2)
+    expect(looked).toBe(nodes.size)
     expect(answers.map((answer) => ('outcome' in answer ? answer.outcome : answer.type)).sort()).toEqual([
       expect.stringMatching(/^(ADMITTED)$/),
       expect.stringMatching(/^ALREADY_(ADMITTED|PROMOTED)$/),
