@@ -82,7 +82,7 @@ describe('the console', () => {
     await promptOf(page).waitFor()
     // The page opens with the prompt focused: nothing but keys is needed.
     await until(() => page.evaluate(() => document.activeElement?.id)).toBe('prompt')
-    await page.keyboard.type('/slow 60 Hello there')
+    await page.keyboard.type('/slow 250 Hello there')
     await page.keyboard.press('Enter')
     const seen = new Set<string>()
     await until(async () => {
@@ -95,7 +95,7 @@ describe('the console', () => {
     await until(() => status(page)).toBe('Idle')
     // The list has it under its first words, the other tab's as well.
     for (const tab of [one, two])
-      await until(() => tab.page.locator('.session-item').first().textContent()).toContain('/slow 60 Hello there')
+      await until(() => tab.page.locator('.session-item').first().textContent()).toContain('/slow 250 Hello there')
     await two.page.locator('.session-item').first().click()
     await bothShow('Hello there')
   })
