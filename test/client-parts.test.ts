@@ -98,7 +98,12 @@ it('what docs/clients.md says of repeating is what the client does, code by code
   const told = rows.flatMap((row) => codes(row).map((code) => [code, row.split('|')[2]!.trim().startsWith('repeat')]))
   const done = told.map(([code]) => [code, problemOfThrown([{ message: 'no', extensions: { code } }]).again])
   expect(done).toEqual(told)
-  expect(told.filter(([, again]) => again).map(([code]) => code)).toEqual(['UNAVAILABLE', 'INTERNAL_SERVER_ERROR'])
+  expect(told.filter(([, again]) => again).map(([code]) => code)).toEqual([
+    'UNAVAILABLE',
+    'OVERLOADED',
+    'RATE_LIMITED',
+    'INTERNAL_SERVER_ERROR',
+  ])
   expect(text).toContain('When to repeat: no answer, HTTP 5xx, 408 or 429')
   for (const [status, again] of [
     [500, true],

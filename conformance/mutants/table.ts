@@ -22,8 +22,8 @@ export const mutants: readonly Mutant[] = [
     edits: [
       {
         file: stream,
-        text: 'eventLog.read(sessionId, cursor, limit, from)',
-        by: "eventLog.read(sessionId, phase === 'REPLAY' && cursor === after + limit ? cursor + 1 : cursor, limit, from)",
+        text: 'eventLog.read(sessionId, cursor, limit, from, bounds)',
+        by: "eventLog.read(sessionId, phase === 'REPLAY' && cursor === after + limit ? cursor + 1 : cursor, limit, from, bounds)",
       },
     ],
     caughtBy: ['C-STREAM-03'],
@@ -34,7 +34,7 @@ export const mutants: readonly Mutant[] = [
     edits: [
       {
         file: stream,
-        text: 'eventLog.read(sessionId, cursor, limit, from)',
+        text: 'eventLog.read(sessionId, cursor, limit, from, bounds)',
         by: "eventLog.read(sessionId, phase === 'REPLAY' ? Math.max(after, cursor - 1) : cursor, limit, from)",
       },
     ],
@@ -268,13 +268,13 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'no-heartbeat',
     breaks: 'an idle event stream is silent',
-    edits: [{ file: sse, text: 'if ((controller.desiredSize ?? 0) > 0)', by: 'if (false)' }],
+    edits: [{ file: sse, text: 'if (rest.length === 0 && (controller.desiredSize ?? 0) > 0)', by: 'if (false)' }],
     caughtBy: ['C-SSE-04'],
   },
   {
     name: 'no-ping',
     breaks: 'an idle socket is not pinged',
-    edits: [{ file: 'src/http/websocket.ts', text: '    options.pingMs ?? pingMs,\n', by: '    0,\n' }],
+    edits: [{ file: 'src/http/paced-socket.ts', text: '    client.ping()\n', by: '' }],
     caughtBy: ['C-WS-09'],
   },
   {
