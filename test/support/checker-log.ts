@@ -52,11 +52,15 @@ function isAct(each: StoredEvent): boolean {
 /** After an accepted stop nothing begins, is asked or is dispatched until a person acts. */
 function resumedStops(events: readonly StoredEvent[]): Found[] {
   const found: Found[] = []
+  // What had been received when the stop came is kept: it begins and ends in the append that ends its step.
+  const cleanups = new Set(events.flatMap((each) => (each.type === 'step.interrupted' ? [each.appendId] : [])))
+  const isKept = ({ type, appendId }: StoredEvent) =>
+    (type === 'text.started' || type === 'reasoning.started') && cleanups.has(appendId)
   let stoppedAt: number | null = null
   for (const each of events) {
     if (each.type === 'interrupt.requested') stoppedAt = each.seq
     else if (isAct(each)) stoppedAt = null
-    else if (stoppedAt !== null && !endings.has(each.type))
+    else if (stoppedAt !== null && !endings.has(each.type) && !isKept(each))
       found.push({ kind: 'doubled', what: `${each.type} at ${each.seq} goes on after the stop at ${stoppedAt}` })
   }
   return found
