@@ -18,7 +18,8 @@ export async function writeSessions(db: Db, count: number): Promise<void> {
   await run(`
     INSERT INTO "Input" (id, "sessionId", kind, text, "requestedDelivery", delivery, state, "wakePending", "executionRequested", "admittedSeq",
                          "promotedSeq", "createdAt")
-    SELECT 'msg_' || n, 'ses_' || n, 'PROMPT', 'hi', 'STEER', 'STEER', 'PROMOTED', false, true, 2, 4, now() FROM generate_series(1, ${count}) n`)
+    SELECT 'msg_' || n, 'ses_' || n, CASE WHEN n % 10 = 1 THEN 'CONTINUATION' ELSE 'PROMPT' END, 'hi', 'STEER', 'STEER', 'PROMOTED', false, true, 2, 4,
+           now() FROM generate_series(1, ${count}) n`)
   await run(`
     INSERT INTO "Message" (id, "sessionId", kind, seq, "createdAt", model, status, streamed, finish, "settledAt")
     SELECT 'msg_.' || n, 'ses_' || n, 'ASSISTANT', 5, now(), 'demo/echo', 'ENDED', true, 'stop', now() FROM generate_series(1, ${count}) n`)

@@ -22,7 +22,7 @@ beforeAll(async () => {
   await db.$executeRaw`
     INSERT INTO "Input" (id, "sessionId", kind, text, "requestedDelivery", delivery, state, "wakePending", "executionRequested", "admittedSeq",
                          "promotedSeq", "createdAt")
-    SELECT 'msg_' || n, 'ses_' || n, 'PROMPT', 'hi', 'STEER', 'STEER', 'PROMOTED', false, true, 2, 3, now() FROM generate_series(1, ${idle}::int) n`
+    SELECT 'msg_' || n, 'ses_' || n, CASE WHEN n <= 20000 THEN 'CONTINUATION' ELSE 'PROMPT' END, 'hi', 'STEER', 'STEER', 'PROMOTED', false, true, 2, 3, now() FROM generate_series(1, ${idle}::int) n`
   await db.$executeRaw`
     INSERT INTO "Recovery" (id, "sessionId", "executionId", phase, "continuationMessageId", "wakePending", "createdAt")
     SELECT 'rec_' || n, 'ses_' || n, 'exe_' || n, 'READY', 'msg_' || n, false, now() FROM generate_series(1, 20000) n`
