@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { expect, it } from 'vitest'
 import type { ToolDefinition } from '../src/config.ts'
 import { event } from '../src/events.ts'
-import { newQuarantineId } from '../src/ids.ts'
+import { newExecutionId, newQuarantineId } from '../src/ids.ts'
 import { resolveQuarantine } from '../src/recovery/quarantine.ts'
 import { type AdmitPromptInput, admitPrompt } from '../src/runner/admit.ts'
 import { compactSession } from '../src/runner/compact.ts'
@@ -568,7 +568,7 @@ it('ADM-30: a quarantined session takes prompts and runs none', async () => {
     events: [
       event('quarantine.opened', {
         quarantineId,
-        executionId: 'exe_.stage',
+        executionId: newExecutionId(),
         quarantineKind: 'EXECUTION',
         reason: 'made by a test',
       }),
