@@ -79,8 +79,7 @@ it(`REC-32: a session that was streaming when its only process was killed makes 
       ready: server.readyMs(),
     }),
   )
-  // A machine that takes longer than that to start a server is given as long as it takes.
-  expect(Math.max(...took)).toBeLessThan(Math.max(msMax, server.readyMs()!))
+  expect(Math.max(...took)).toBeLessThan(msMax)
   server.signal('SIGTERM')
   expect((await server.ended).code).toBe(0)
 })
