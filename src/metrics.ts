@@ -62,6 +62,14 @@ export function createMetrics() {
       registers,
     }),
     unauthenticated: counter('unauthenticated', 'Requests and connections without a token that counts'),
+    connections: gauge('connections', 'Open connections, WebSockets among them'),
+    /** `why`: address or tenant. */
+    refusedConnections: new Counter({
+      name: `${PREFIX}refused_connections_total`,
+      help: 'Connections and requests refused because their address or tenant had too many connections',
+      labelNames: ['why'] as const,
+      registers,
+    }),
     /** `why`: `first bytes`, `crowd` or `unread`. */
     endedConnections: new Counter({
       name: `${PREFIX}ended_connections_total`,

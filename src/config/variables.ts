@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { z } from 'zod'
 import { nearest, shown } from './error.ts'
 
@@ -60,6 +61,23 @@ const hostNames = z.string().transform((given, problems) => {
   return names as readonly string[]
 })
 
+const bitsOf = { 4: 32, 6: 128 } as Record<number, number>
+const addressBlocks = z.string().transform((given, problems) => {
+  const blocks = given.split(',').map((block) => block.trim())
+  const bad = blocks.find((block) => {
+    const [address = '', bits] = block.split('/')
+    return !(
+      isIP(address) &&
+      (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsOf[isIP(address)]!))
+    )
+  })
+  if (bad !== undefined)
+    problems.addIssue(
+      `${shown(bad)} is no address: must be addresses or blocks of them separated by commas, such as 10.0.0.7,10.1.0.0/16`,
+    )
+  return blocks as readonly string[]
+})
+
 /** Every environment variable that Holdfast reads, by its name in `Config` (design section 12). */
 export const variables = {
   host: variable('HOST', '127.0.0.1', z.string().regex(/^\S+$/, 'must be an address or a host name')),
@@ -98,6 +116,9 @@ export const variables = {
   tenantOperations: variable('HOLDFAST_TENANT_OPERATIONS', 48, whole(1, 10_000)),
   tenantWaiting: variable('HOLDFAST_TENANT_WAITING', 2000, whole(0, 100_000)),
   tenantStreams: variable('HOLDFAST_TENANT_STREAMS', 5000, whole(1, 1_000_000)),
+  tenantConnections: variable('HOLDFAST_TENANT_CONNECTIONS', 5000, whole(1, 1_000_000)),
+  addressConnections: variable('HOLDFAST_ADDRESS_CONNECTIONS', 5000, whole(1, 1_000_000)),
+  trustedProxies: variable('HOLDFAST_TRUSTED_PROXIES', undefined, addressBlocks),
   socketOperations: variable('HOLDFAST_SOCKET_OPERATIONS', 1000, whole(1, 100_000)),
   tenantQueriesPerSecond: variable('HOLDFAST_TENANT_QUERIES_PER_SECOND', 0, whole(0, 1_000_000)),
   tenantMutationsPerSecond: variable('HOLDFAST_TENANT_MUTATIONS_PER_SECOND', 0, whole(0, 1_000_000)),

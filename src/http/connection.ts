@@ -24,6 +24,7 @@ import { refusal } from '../schema/refusal.ts'
 import { tokenOfParams } from './authenticate.ts'
 import { tooMuchStructure } from './body.ts'
 import type { Bounds } from './bounds.ts'
+import { type Connections, type ConnectionsOptions, tenantText } from './connections.ts'
 import type { Graphql } from './graphql.ts'
 import type { JsonParser } from './json.ts'
 import { createGauge, structureBytesMax } from './json-gauge.ts'
@@ -50,6 +51,8 @@ export interface ConnectionParts {
   log: Log
   metrics: Metrics
   newcomers: Newcomers
+  connections: Connections
+  limits: ConnectionsOptions['config']
   bounds: Bounds
   pingMs: number
   stallMs: number
@@ -165,6 +168,8 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
       const code = found.code === 'UNAVAILABLE' ? tryAgainLater : CloseCode.Forbidden
       return end(code, `${found.code}: ${found.message}`)
     }
+    if (!parts.connections.belongs(socket, found.tenant))
+      return end(tryAgainLater, `RATE_LIMITED: ${tenantText(parts.limits)}`)
     caller = found
     allow()
     newcomers.known(socket)

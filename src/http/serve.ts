@@ -4,8 +4,9 @@ import { isRefused } from '../access/caller.ts'
 import { createGate, type Gate } from '../access/gate.ts'
 import { asError } from '../errors.ts'
 import type { Core } from '../runner/core.ts'
-import { refuseRequest, tokenOfRequest } from './authenticate.ts'
+import { refuseConnection, refuseRequest, tokenOfRequest } from './authenticate.ts'
 import { type Bounds, bounds as usualBounds } from './bounds.ts'
+import { addressText, type Connections, createConnections, tenantText } from './connections.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath, pingMs } from './graphql.ts'
 import { whyNotReady } from './health.ts'
@@ -67,6 +68,7 @@ export async function serveHttp(
   files.catch(() => {})
   const { log, metrics, clock, config } = core
   const newcomers = createNewcomers({ most: config.maxUnauthenticated, log, clock, metrics })
+  const connections = createConnections({ config, metrics, log, clock })
   const deadlines = {
     headersTimeout: bounds.headersMs,
     requestTimeout: bounds.requestMs,
@@ -77,13 +79,18 @@ export async function serveHttp(
   const unreadMs = config.stallMs + 3 * pings
   const server = createServer({ ...deadlines, IncomingMessage: HttpRequest }, (request, response) => {
     endWhenUnread(response, unreadMs, core)
-    answer(core, gate, newcomers, isStrangeHost, graphql, files, request, response).catch((thrown: unknown) => {
-      core.log.error({ requestId: response.getHeader('x-request-id'), err: asError(thrown) }, 'request failed')
-      if (!response.headersSent) plain(response, 500, 'internal error')
-      else response.destroy()
-    })
+    answer(core, gate, { newcomers, connections }, isStrangeHost, graphql, files, request, response).catch(
+      (thrown: unknown) => {
+        core.log.error({ requestId: response.getHeader('x-request-id'), err: asError(thrown) }, 'request failed')
+        if (!response.headersSent) plain(response, 500, 'internal error')
+        else response.destroy()
+      },
+    )
   })
-  server.on('connection', (socket) => newcomers.add(socket))
+  server.on('connection', (socket) => {
+    newcomers.add(socket)
+    connections.opened(socket)
+  })
   const sockets = serveWebSocket(server, isStrangeHost, {
     gate,
     graphql,
@@ -91,6 +98,8 @@ export async function serveHttp(
     log,
     metrics,
     newcomers,
+    connections,
+    limits: config,
     bounds,
     pingMs: pings,
     stallMs: config.stallMs,
@@ -121,7 +130,7 @@ export async function serveHttp(
 async function answer(
   core: Core,
   gate: Gate,
-  newcomers: Newcomers,
+  { newcomers, connections }: { newcomers: Newcomers; connections: Connections },
   isStrangeHost: HostCheck,
   graphql: Graphql,
   files: Promise<ConsoleFiles | undefined>,
@@ -131,12 +140,17 @@ async function answer(
   const requestId = requestIdOf(request)
   response.setHeader('x-request-id', requestId)
   const pathname = (request.url ?? '/').split('?')[0]!
+  // A checker behind the same address as a crowd must not have a good process restarted.
+  if (!probes.has(pathname) && !connections.admits(request, response))
+    return refuseConnection(request, response, addressText(core.config))
   if (!probes.has(pathname) && isStrangeHost(request.headers.host)) return plain(response, 403, strangeHostText)
   if (pathname === graphqlPath) {
     if (isForeign(request)) return plain(response, 403, 'requests from pages of other origins are refused')
     const caller = await gate.callerOf(tokenOfRequest(request), requestId)
     if (isRefused(caller)) return refuseRequest(request, response, caller)
     newcomers.known(request.socket)
+    if (!connections.belongs(request.socket, caller.tenant))
+      return refuseConnection(request, response, tenantText(core.config))
     await requestIds.run(requestId, () => graphql(request, response, operationOf(request, response, requestId, caller)))
     return
   }

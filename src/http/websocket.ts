@@ -5,6 +5,7 @@ import { handleProtocols } from 'graphql-ws'
 import { WebSocketServer } from 'ws'
 import { bodyBytesMax } from './body.ts'
 import { type Connection, type ConnectionParts, serveConnection } from './connection.ts'
+import { addressText } from './connections.ts'
 import { graphqlPath } from './graphql.ts'
 import { type HostCheck, strangeHostText } from './host.ts'
 import { isForeign } from './origin.ts'
@@ -29,6 +30,8 @@ export function serveWebSocket(
     if (pathname !== graphqlPath) return refuse(socket, '404 Not Found')
     if (isStrangeHost(request.headers.host)) return refuse(socket, '403 Forbidden', strangeHostText)
     if (isForeign(request)) return refuse(socket, '403 Forbidden')
+    if (!parts.connections.admits(request, socket))
+      return refuse(socket, '429 Too Many Requests', addressText(parts.limits), 'retry-after: 1\r\n')
     parts.newcomers.add(socket)
     sockets.handleUpgrade(request, socket, head, (client) => {
       // A frame over the limit or broken framing closes this socket by itself.
@@ -59,10 +62,12 @@ export function serveWebSocket(
 }
 
 /** `text` in plain ASCII. */
-function refuse(socket: Duplex, status: string, text = ''): void {
+function refuse(socket: Duplex, status: string, text = '', headers = ''): void {
   socket.on('error', () => {})
   const type = text && 'content-type: text/plain; charset=utf-8\r\n'
   // The peer's own end is not waited for: it may never come.
   socket.once('finish', () => socket.destroy())
-  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\n${type}content-length: ${text.length}\r\n\r\n${text}`)
+  socket.end(
+    `HTTP/1.1 ${status}\r\nconnection: close\r\n${headers}${type}content-length: ${text.length}\r\n\r\n${text}`,
+  )
 }

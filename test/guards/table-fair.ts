@@ -107,4 +107,31 @@ export const fairGuards: Guard[] = [
     keeps: 'a tenant from streams without end',
     tests: [['promise-places.test.ts', 'PROMISE-215']],
   },
+  {
+    id: 'connections-bound',
+    file: 'src/http/connections.ts',
+    find: 'if (now >= most) return false',
+    replace: 'HIT(now)',
+    keeps: 'a tenant or an address from connections without end',
+    tests: [
+      ['promise-connections.test.ts', 'PROMISE-217'],
+      ['promise-connections.test.ts', 'PROMISE-218'],
+    ],
+  },
+  {
+    id: 'connections-beyond',
+    file: 'src/http/connections.ts',
+    find: 'else beyond.add(socket)',
+    replace: 'else HIT(socket)',
+    keeps: 'sockets beyond what their address may have from being served',
+    tests: [['promise-connections.test.ts', 'PROMISE-219']],
+  },
+  {
+    id: 'forwarded-trust',
+    file: 'src/http/addresses.ts',
+    find: 'if (!isProxy(peer)) return countedAs(peer)',
+    replace: 'HIT(peer)',
+    keeps: 'a peer from choosing the address for which it is counted',
+    tests: [['promise-connections.test.ts', 'PROMISE-221']],
+  },
 ]
