@@ -2,17 +2,18 @@
 //   npm run test:guards [-- id …] [--rest] [--write] [--jobs n]
 // Each mutant lives in a copy of the tree in a temporary directory. It has to be reached and its tests have to go red; without any mutant
 // they have to pass. Ends with 1 if one survives, is not reached, or the table does not fit the sources. DATABASE_URL names the server to
-// use, else an embedded one is started for the whole run. Results are kept in test-results/guards.json: --rest takes those that are not red
-// there, --write puts them into docs/guards.md once all are.
+// use, else an embedded one is started for the whole run. Results are kept in test-results/guards.json (seen.ts): --rest takes those that
+// were not seen red as they stand in the table, --write puts all that were into test/guards/seen.json and docs/guards.md.
 
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startEmbedded } from '../../src/embedded/server.ts'
 import { copyTree, root, runTests } from './copy.ts'
 import { editsOf, type Guard, mutate, type Result, staleness, tellMarksOfDatabases } from './mutant.ts'
 import { report } from './report.ts'
+import { commitOf, keep, keepWithTable, markOf, type Seen, seenOf } from './seen.ts'
 import { guards } from './table.ts'
 
 /** A mutant can make a test wait for what never comes; a machine that others share is several times slower. */
@@ -31,19 +32,18 @@ type Copy = ReturnType<typeof copy>
 const test = ({ dir }: Copy, url: string, files: string[], titles: string, bail: boolean) =>
   runTests(dir, { url, files, titles, bail, msMax: bail ? runMsMax : 10 * runMsMax })
 
-/** The mapped tests of the sources as they are. Answers what is wrong with them. */
-async function baseline(at: Copy, url: string, chosen: readonly Guard[]): Promise<string[]> {
+/** The mapped tests of the sources as they are. Answers what is wrong with them, by file: guards that are mapped to it cannot be judged. */
+async function baseline(at: Copy, url: string, chosen: readonly Guard[]): Promise<Map<string, string[]>> {
   const wanted = new Map<string, Set<string>>()
   for (const { tests } of chosen)
     for (const [file, titles] of tests) wanted.set(file, (wanted.get(file) ?? new Set()).add(titles))
-  const problems: string[] = []
+  const problems = new Map<string, string[]>()
   for (const [file, titles] of wanted) {
     const run = await test(at, url, [file], [...titles].map((one) => `(?:${one})`).join('|'), false)
-    if (run.error !== null) return [`${file}: ${run.error}`]
-    problems.push(...run.failed.map((title) => `${file}: fails without any mutant: ${title}`))
+    const wrong = run.error === null ? run.failed.map((title) => `fails without any mutant: ${title}`) : [run.error]
     for (const one of titles)
-      if (!run.passed.some((title) => new RegExp(one).test(title)))
-        problems.push(`${file}: no test passes that matches ${one}`)
+      if (!run.passed.some((title) => new RegExp(one).test(title))) wrong.push(`no test passes that matches ${one}`)
+    if (wrong.length > 0) problems.set(file, wrong)
   }
   return problems
 }
@@ -63,11 +63,6 @@ async function judge(at: Copy, url: string, guard: Guard): Promise<Result> {
   return { guard, verdict: 'red', told: run.failed[0]! }
 }
 
-const kept = join(root, 'test-results/guards.json')
-type Kept = Omit<Result, 'guard'> & { seconds: number }
-const readKept = () =>
-  new Map(existsSync(kept) ? Object.entries(JSON.parse(readFileSync(kept, 'utf8')) as Record<string, Kept>) : [])
-
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -85,50 +80,55 @@ async function main(): Promise<number> {
   }
   const chosen =
     positionals.length === 0 ? guards : guards.filter(({ id }) => positionals.some((one) => id.includes(one)))
-  const results = readKept()
-  const left = values.rest ? chosen.filter(({ id }) => results.get(id)?.verdict !== 'red') : [...chosen]
+  const before = seenOf(guards)
+  const taken = values.rest ? chosen.filter(({ id }) => before.get(id)?.verdict !== 'red') : chosen
   const begunAt = Date.now()
   const parent = mkdtempSync(join(tmpdir(), 'holdfast-guards-'))
   const embedded = process.env.DATABASE_URL ? null : await startEmbedded({ dataDir: join(parent, 'data') })
   const url = process.env.DATABASE_URL ?? embedded!.url
+  const commit = commitOf()
+  const told = (guard: Guard, seen: Pick<Seen, 'verdict' | 'told' | 'seconds'>) => {
+    const { verdict, told, seconds } = seen
+    const database = embedded === null ? 'external' : 'embedded'
+    keep(guard.id, { ...seen, at: new Date().toISOString(), commit, database, mark: markOf(guard, guards) })
+    const line = told.replaceAll(/\s+/g, ' ').slice(0, verdict === 'broken' ? 1000 : 110)
+    console.log(`${verdict.padEnd(11)} ${guard.id.padEnd(34)} ${seconds} s  ${line}`)
+  }
   try {
     const copies = Array.from({ length: Number(values.jobs) }, (_, n) => copy(parent, n))
-    if (!values['skip-baseline']) {
-      const problems = await baseline(copies[0]!, url, left)
-      if (problems.length > 0) {
-        console.error(`Without any mutant:\n${problems.join('\n')}`)
-        return 1
-      }
-      console.log(`without any mutant all mapped tests pass (${Math.round((Date.now() - begunAt) / 1000)} s)`)
-    }
-    const taken = [...left]
+    const problems = values['skip-baseline'] ? new Map<string, string[]>() : await baseline(copies[0]!, url, taken)
+    if (!values['skip-baseline'])
+      console.log(
+        problems.size === 0
+          ? `without any mutant all mapped tests pass (${Math.round((Date.now() - begunAt) / 1000)} s)`
+          : `Without any mutant:\n${[...problems].map(([file, wrong]) => `${file}: ${wrong.join('\n  ')}`).join('\n')}`,
+      )
+    const left = [...taken]
     await Promise.all(
       copies.map(async (at) => {
         for (let guard = left.shift(); guard !== undefined; guard = left.shift()) {
           const began = Date.now()
-          const { verdict, told } = await judge(at, url, guard).catch(
-            (thrown): Omit<Result, 'guard'> => ({ verdict: 'broken', told: String(thrown) }),
-          )
-          const seconds = Math.round((Date.now() - began) / 1000)
-          results.set(guard.id, { verdict, told, seconds })
-          mkdirSync(dirname(kept), { recursive: true })
-          writeFileSync(kept, JSON.stringify(Object.fromEntries(results), null, 2))
-          const line = told.replaceAll(/\s+/g, ' ').slice(0, verdict === 'broken' ? 1000 : 110)
-          console.log(`${verdict.padEnd(11)} ${guard.id.padEnd(34)} ${seconds} s  ${line}`)
+          const wrong = guard.tests.flatMap(([file]) => problems.get(file) ?? [])
+          const { verdict, told: said } =
+            wrong.length > 0
+              ? { verdict: 'broken' as const, told: wrong[0]! }
+              : await judge(at, url, guard).catch(
+                  (thrown): Omit<Result, 'guard'> => ({ verdict: 'broken', told: String(thrown) }),
+                )
+          told(guard, { verdict, told: said, seconds: Math.round((Date.now() - began) / 1000) })
         }
       }),
     )
-    const bad = taken.filter(({ id }) => results.get(id)?.verdict !== 'red')
+    const after = seenOf(guards)
+    const bad = taken.filter(({ id }) => after.get(id)?.verdict !== 'red')
     const seconds = Math.round((Date.now() - begunAt) / 1000)
     console.log(
       `${taken.length} guards taken out: ${taken.length - bad.length} red, ${bad.length} not, in ${seconds} s`,
     )
-    for (const { id } of bad) console.log(`  ${results.get(id)?.verdict}: ${id}`)
-    const missing = guards.filter(({ id }) => results.get(id)?.verdict !== 'red')
-    if (values.write && missing.length > 0) console.log(`not written: ${missing.length} guards are not red`)
-    if (values.write && missing.length === 0) {
-      const rows = guards.map((guard) => ({ guard, ...results.get(guard.id)! }))
-      writeFileSync(join(root, 'docs/guards.md'), report(rows))
+    for (const { id } of bad) console.log(`  ${after.get(id)?.verdict}: ${id}`)
+    if (values.write) {
+      keepWithTable(after)
+      writeFileSync(join(root, 'docs/guards.md'), report(guards, after))
     }
     return bad.length === 0 ? 0 : 1
   } finally {
