@@ -2,9 +2,11 @@
 import { describe, expect, it } from 'vitest'
 import { admitPrompt } from '../src/runner/admit.ts'
 import { compactSession } from '../src/runner/compact.ts'
+import type { Core } from '../src/runner/core.ts'
 import { createSession } from '../src/runner/sessions.ts'
+import { atAppend } from './support/at-append.ts'
 import { quiet } from './support/cut-off.ts'
-import { newId, useStage } from './support/stage.ts'
+import { hasEvent, newId, useStage } from './support/stage.ts'
 
 const stage = useStage()
 const limits = { pendingInputs: 5, sessionsPerDay: 5, textBytes: 1000, attachmentBytes: 1000 }
@@ -50,4 +52,24 @@ describe('PROMISE-21: limits', () => {
     expect(Object.values(stored).reduce((sum, n) => sum + n)).toBe(5)
     expect(await stage.db.input.count({ where: { sessionId: s, state: 'PENDING' } })).toBe(5)
   })
+
+  it.each(['prompt', 'compaction'])(
+    'PROMISE-281: the last place goes to one of two processes that saw it free: a %s that comes second is refused',
+    async (kind) => {
+      const [a, b] = (await two()) as [Core, Core]
+      const s = await stage.session()
+      const admit = (core: Core) =>
+        admitPrompt(core, 'default', { sessionId: s, messageId: newId('msg_'), text: 'x', resume: false })
+      for (let n = 0; n < 4; n++) await admit(b)
+      const met = atAppend(a, hasEvent('prompt.admitted'), async (go) => {
+        await admit(b)
+        return go()
+      })
+      const second =
+        kind === 'prompt' ? admit(a) : compactSession(a, 'default', { sessionId: s, messageId: newId('msg_') })
+      expect(await second).toMatchObject({ type: 'LimitExceededError', limit: 'pendingInputs' })
+      expect(met.count).toBe(1)
+      expect(await stage.db.input.count({ where: { sessionId: s, state: 'PENDING' } })).toBe(5)
+    },
+  )
 })

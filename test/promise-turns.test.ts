@@ -94,6 +94,30 @@ describe('PROMISE-07: one session, many callers', () => {
     },
   )
 
+  it('PROMISE-280: a run that found the session moved three times has the callers of its process wait until its step has begun', async () => {
+    const { core } = await stage.start()
+    const s = await stage.session()
+    stage.provider.script(said())
+    const renamed: Promise<unknown>[] = []
+    // Between each look and its append there is a caller, who is faster or stands in line.
+    const begins = atAppend(core, hasEvent('step.started'), async (go, nth) => {
+      if (nth > 8) return go()
+      let isDone = false
+      const caller = rename(core, s, `${nth}`).finally(() => {
+        isDone = true
+      })
+      renamed.push(caller)
+      if (nth <= 3) await caller
+      else await eventually('the caller is served or waits', async () => isDone || core.turns.waiting() > 0)
+      return go()
+    })
+    await prompt(core, s)
+    await stage.logged(s, 'execution.settled')
+    await Promise.all(renamed)
+    expect(begins.count).toBe(4)
+    expect(await titles(s)).toEqual(['1', '2', '3', '4'])
+  })
+
   it('PROMISE-074: an interrupt and its cleanup come before callers who wait', async () => {
     const { core } = await stage.start()
     const s = await stage.session()

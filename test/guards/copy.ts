@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { cpSync, existsSync, readFileSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { basename, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -10,8 +10,9 @@ export const root = fileURLToPath(new URL('../..', import.meta.url))
 export interface Run {
   passed: string[]
   failed: string[]
-  /** What the first one that failed says. */
+  /** What the first one that failed says, and the file it stands in. */
   message: string | null
+  failedIn: string | null
   /** Neither a test's success nor its failure. */
   error: string | null
 }
@@ -59,9 +60,10 @@ export async function runTests(
   const timer = setTimeout(() => child.kill('SIGKILL'), msMax)
   await new Promise((resolve) => child.on('close', resolve))
   clearTimeout(timer)
-  if (!existsSync(output)) return { passed: [], failed: [], message: null, error: `no report: ${said}` }
+  if (!existsSync(output)) return { passed: [], failed: [], message: null, failedIn: null, error: `no report: ${said}` }
   const { testResults } = JSON.parse(readFileSync(output, 'utf8')) as {
     testResults: {
+      name: string
       message: string
       assertionResults: { status: string; fullName: string; failureMessages?: string[] }[]
     }[]
@@ -71,10 +73,12 @@ export async function runTests(
   const [passed, failed] = [named('passed'), named('failed')]
   const error = testResults.find(({ message }) => message !== '')?.message ?? null
   const message = all.find(({ status }) => status === 'failed')?.failureMessages?.[0] ?? null
+  const failedIn = testResults.find((file) => file.assertionResults.some(({ status }) => status === 'failed'))?.name
   return {
     passed,
     failed,
     message,
+    failedIn: failedIn === undefined ? null : basename(failedIn),
     error: passed.length + failed.length === 0 ? (error ?? `no test ran: ${said}`) : null,
   }
 }

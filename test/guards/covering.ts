@@ -17,9 +17,9 @@ const stops = [
 const logs = ['stream-log', 'stream-text', 'stream-outage', 'auth-streams']
 const reads = ['schema-read', 'schema-status', 'auth-tenants', 'sessions']
 
-/** The functions of the migrations; of each the newest definition counts. */
+/** The functions of the migrations, by the name they have now; of each the newest definition counts. */
 export const functionTests: Readonly<Record<string, readonly string[]>> = {
-  holdfast_append: [
+  holdfast_append_rows: [
     'door-rules',
     'log',
     'claim',
@@ -31,7 +31,12 @@ export const functionTests: Readonly<Record<string, readonly string[]>> = {
   ],
   holdfast_write_chunks: ['door-rules', 'claim', 'stream-text', 'stale-owner'],
   holdfast_renew: ['claim', 'promise-leases', 'leases', 'database-silent'],
+  holdfast_write_fault: ['promise-database-now'],
+  holdfast_execution_started: ['promise-references', 'claim'],
 }
+
+/** What the tables accept. */
+export const rowTests: readonly string[] = ['database-rules', 'promise-references', 'door-rules', 'log', 'claim']
 
 export const areas: readonly Area[] = [
   {

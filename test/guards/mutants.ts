@@ -12,8 +12,8 @@ import { parseArgs } from 'node:util'
 import { startEmbedded } from '../../src/embedded/server.ts'
 import { random } from '../support/random.ts'
 import { copyTree, root, runTests } from './copy.ts'
-import { areas, functionTests } from './covering.ts'
-import { type Mutation, mutationsOfSource, mutationsOfSql } from './mutations.ts'
+import { areas, functionTests, rowTests } from './covering.ts'
+import { type Mutation, mutationsOfSource, mutationsOfSql, mutationsOfTables } from './mutations.ts'
 
 export interface Mutant extends Mutation {
   area: string
@@ -31,18 +31,34 @@ const filesOf = (under: string, ending: string) =>
     .map((file) => `${under}/${file.replaceAll('\\', '/')}`)
     .sort()
 
-/** The conditions of the functions of all migrations, each function where it was last defined. */
+/** The conditions of the functions of all migrations, each function where it was last defined, and those of the tables. */
 function ofMigrations(): Mutant[] {
-  const newest = new Map<string, { file: string; from: number; to: number }>()
+  const newest = new Map<string, { file: string; text: string; from: number; to: number }>()
+  const ofTables: Mutant[] = []
   for (const file of filesOf('prisma/migrations', '.sql')) {
     const text = readFileSync(join(root, file), 'utf8')
-    for (const { 1: name, index } of text.matchAll(/^CREATE (?:OR REPLACE )?FUNCTION (\w+)\(/gm))
-      if (name! in functionTests) newest.set(name!, { file, from: index, to: text.indexOf('\nEND $$', index) })
+    const defined =
+      /^CREATE (?:OR REPLACE )?FUNCTION (?<name>\w+)\(|^ALTER FUNCTION (?<old>\w+)\([^)]*\) RENAME TO (?<renamed>\w+)/gm
+    for (const { groups, index } of text.matchAll(defined)) {
+      const { name, old, renamed } = groups!
+      if (name !== undefined) {
+        const body = text.indexOf('$$', index)
+        newest.set(name, { file, text, from: body, to: text.indexOf('$$', body + 2) })
+      } else {
+        newest.set(renamed!, newest.get(old!)!)
+        newest.delete(old!)
+      }
+    }
+    ofTables.push(...described('prisma', file, text, rowTests, mutationsOfTables(text)))
   }
-  return [...newest].flatMap(([name, { file, from, to }]) => {
-    const text = readFileSync(join(root, file), 'utf8')
-    return described('prisma', file, text, functionTests[name]!, mutationsOfSql(text, from, to))
+  const ofFunctions = [...newest].flatMap(([name, { file, text, from, to }]) => {
+    const found = mutationsOfSql(text, from, to)
+    // One that nobody has said a test of would never be drawn.
+    if (found.length > 0 && functionTests[name] === undefined)
+      throw new Error(`${name} of ${file} has conditions: say in covering.ts which tests are the closest to it`)
+    return described('prisma', file, text, functionTests[name] ?? [], found)
   })
+  return [...ofFunctions, ...ofTables]
 }
 
 function ofSources({ name, sources }: (typeof areas)[number]): Mutant[] {
@@ -87,8 +103,8 @@ type Verdict = 'red' | 'survived' | 'late' | 'broken'
 const testMsMax = 180_000
 
 /**
- * Runs its tests file by file, the closest first, until one is red. `late`: one did not end in time; somebody has to see what it waited
- * for.
+ * Runs the tests of the closest file, then those of the others together, until one is red. `late`: one did not end in time; somebody has
+ * to see what it waited for.
  */
 async function judge(dir: string, url: string, { file, start, end, replace, tests }: Mutant, msMax: number) {
   const path = join(dir, file)
@@ -96,10 +112,12 @@ async function judge(dir: string, url: string, { file, start, end, replace, test
   writeFileSync(path, text.slice(0, start) + replace + text.slice(end))
   let passed = 0
   try {
-    for (const test of tests) {
+    for (const test of tests)
       if (!existsSync(join(dir, `test/${test}.test.ts`))) throw new Error(`there is no test/${test}.test.ts`)
-      const run = await runTests(dir, { url, files: [`${test}.test.ts`], bail: true, msMax, testMsMax })
-      const told = `${test}: ${run.failed[0] ?? run.error}`
+    for (const some of [tests.slice(0, 1), tests.slice(1)].filter(({ length }) => length > 0)) {
+      const files = some.map((test) => `${test}.test.ts`)
+      const run = await runTests(dir, { url, files, bail: true, msMax: some.length * msMax, testMsMax })
+      const told = `${run.failedIn ?? some.join(', ')}: ${run.failed[0] ?? run.error}`.replace('.test.ts:', ':')
       if (run.failed.length > 0) return { verdict: 'red' as Verdict, told, message: run.message?.slice(0, 300) }
       if (run.error !== null)
         return { verdict: (run.error.startsWith('no report') ? 'late' : 'broken') as Verdict, told }

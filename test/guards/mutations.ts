@@ -111,6 +111,8 @@ export function mutationsOfSql(text: string, from: number, to: number): Mutation
   for (const begun of sql.matchAll(begins)) {
     const [word] = begun
     if (word === 'ON' && /^\s+CONFLICT/.test(sql.slice(begun.index + 2))) continue
+    // What is caught is no condition; the blanks are a comment's.
+    if (word === 'WHEN' && /\bEXCEPTION[\s_]+$/.test(sql.slice(0, begun.index))) continue
     const first = begun.index + word.length
     const last = endOf(sql, first)
     const start = from + first + sql.slice(first, last).search(/\S|$/)
@@ -128,10 +130,21 @@ export function mutationsOfSql(text: string, from: number, to: number): Mutation
   return found
 }
 
+/** Of what the tables that are made in `text` accept: a CHECK that holds always, a unique index of other rows. */
+export function mutationsOfTables(text: string): Mutation[] {
+  const sql = blanked(text)
+  const checks = [...sql.matchAll(/\bCHECK \(/g)].map(({ 0: word, index }) => {
+    const start = index + word.length
+    return { start, end: endOf(sql, start, /[()]/g), replace: 'true', kind: 'CHECK true' }
+  })
+  const indexes = [...sql.matchAll(/^CREATE UNIQUE INDEX [^;]*;/gm)]
+  return [...checks, ...indexes.flatMap(({ 0: index, index: at }) => mutationsOfSql(text, at, at + index.length))]
+}
+
 /** Where the condition that begins at `first` ends: at the next word or bracket outside of its own parentheses. */
-function endOf(sql: string, first: number): number {
+function endOf(sql: string, first: number, words = ends): number {
   let depth = 0
-  for (const { 0: word, index } of sql.slice(first).matchAll(ends)) {
+  for (const { 0: word, index } of sql.slice(first).matchAll(words)) {
     if (word === '(') depth++
     else if (word === ')' && depth > 0) depth--
     else if (depth === 0) return first + index

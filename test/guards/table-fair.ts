@@ -48,7 +48,7 @@ export const fairGuards: Guard[] = [
     find: 'if (stale++ >= staleMax) hold.begun',
     replace: 'if (HIT(false)) hold.begun',
     keeps: 'a run from never getting to its step while callers of its process come without end',
-    tests: [['promise-turns.test.ts', 'PROMISE-073: a run gets']],
+    tests: [['promise-turns.test.ts', 'PROMISE-280']],
   },
   {
     id: 'late-commit-look-up',
@@ -72,7 +72,15 @@ export const fairGuards: Guard[] = [
     find: '...(limit.near ? { expectedSeq: session.seq } : {}),',
     replace: '...HIT({}),',
     keeps: 'the last place of a session that is full from being given to many at once',
-    tests: [['promise-limits.test.ts', 'PROMISE-211']],
+    tests: [['promise-limits.test.ts', 'PROMISE-281']],
+  },
+  {
+    id: 'pending-compaction-seq',
+    file: 'src/runner/compact.ts',
+    find: '...(limit.near ? { expectedSeq: session.seq } : {}),',
+    replace: '...HIT({}),',
+    keeps: 'the same place from being given to a compaction',
+    tests: [['promise-limits.test.ts', 'PROMISE-281']],
   },
   {
     id: 'places-turn',
