@@ -6,9 +6,22 @@ import { type Served, serveLog } from './support/served.ts'
 import { admitted, created } from './support/story.ts'
 
 const queryMs = 3000
+const id = 'ses_search0001'
 let served: Served
 beforeAll(async () => {
   served = await serveLog({ env: { HOLDFAST_QUERY_MS: String(queryMs) } })
+  const head = 'Die STRASSE in Zürich, ΟΔΥΣΣΕΥΣ, 日本語のテキスト, 100% ok_ay \\o/ '
+  await served.append(
+    id,
+    created('Ａｎｇｅｂｏｔ für Müller'),
+    admitted('msg_search0001', head),
+    admitted('msg_search0002', `${'-'.repeat(5000)} weit hinten`),
+  )
+  await served.append(
+    'ses_search0002',
+    created('other'),
+    admitted('msg_search0003', 'strass zuerich 100 percent okXay'),
+  )
 })
 afterAll(() => served?.close())
 
@@ -35,19 +48,6 @@ it('PROMISE-190: a word beyond 100 characters, or more than ten words, is refuse
 })
 
 it('PROMISE-191: words are found in titles and prompts, however their letters were typed: case, composed or not, ß, final sigma, full width, CJK', async () => {
-  const id = 'ses_search0001'
-  const head = 'Die STRASSE in Zürich, ΟΔΥΣΣΕΥΣ, 日本語のテキスト, 100% ok_ay \\o/ '
-  await served.append(
-    id,
-    created('Ａｎｇｅｂｏｔ für Müller'),
-    admitted('msg_search0001', head),
-    admitted('msg_search0002', `${'-'.repeat(5000)} weit hinten`),
-  )
-  await served.append(
-    'ses_search0002',
-    created('other'),
-    admitted('msg_search0003', 'strass zuerich 100 percent okXay'),
-  )
   for (const word of [
     'straße',
     'STRAẞE',
