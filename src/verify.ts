@@ -2,11 +2,13 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Db, Tx } from './db.ts'
+import { AppendRefusedError, OverloadedError, UnknownEventError } from './errors.ts'
 import { readEventPage } from './event-pages.ts'
 import { decodeEvent, type EventRow } from './events.ts'
 import { keyOf } from './fold.ts'
 import type { Row, RowTable } from './project.ts'
 import { emptyReplay, type Replayed, replayEvent } from './replay.ts'
+import { isOfDatabase, told } from './told.ts'
 import { rowsInPages, type SizedTable, shortened } from './verify-rows.ts'
 
 export interface Verification {
@@ -14,7 +16,11 @@ export interface Verification {
   events: number
   /** Each names the table, the key and the column. At most `differencesMax`, then a line that says how many more. */
   differences: string[]
+  /** What ended the replay, for the log of the server. */
+  thrown?: unknown
 }
+
+class GapError extends Error {}
 
 const differencesMax = 100
 const pageSize = 1000
@@ -28,7 +34,7 @@ export async function replaySession(db: Tx, sessionId: string, inRoom?: InRoom):
   const state = emptyReplay()
   let after = 0
   const replay = (row: EventRow) => {
-    if (row.seq !== after + 1) throw new Error(`the log of ${sessionId} has no event ${after + 1}`)
+    if (row.seq !== after + 1) throw new GapError(`the log of ${sessionId} has no event ${after + 1}`)
     replayEvent(state, decodeEvent(inRoom === undefined ? row : { ...row, payload: shortened(row.payload) }))
     after = row.seq
   }
@@ -129,7 +135,11 @@ export async function verifyIn(tx: Tx, sessionId: string, inRoom?: InRoom): Prom
   try {
     replayed = await replaySession(tx, sessionId, inRoom)
   } catch (thrown) {
-    return { consistent: false, events: session.seq, differences: [String(thrown)] }
+    // That it could not be read says nothing about the log.
+    if (isOfDatabase(thrown) || thrown instanceof OverloadedError) throw thrown
+    const isOfTheLog = thrown instanceof UnknownEventError || thrown instanceof AppendRefusedError
+    const why = isOfTheLog || thrown instanceof GapError ? thrown.message : told(thrown, 'session id').message
+    return { consistent: false, events: session.seq, differences: [`it cannot be replayed: ${why}`], thrown }
   }
   if (replayed.session === null)
     return { consistent: false, events: 0, differences: [`Session ${sessionId}: no events`] }

@@ -3,9 +3,12 @@ import { Ajv, type ErrorObject, type Options } from 'ajv'
 import { Ajv2019 } from 'ajv/dist/2019.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { z } from 'zod'
-import { wordsOf } from '../thrown.ts'
+import { toolWords } from '../tool-words.ts'
 
-export type Validate = (input: unknown) => { ok: true; value: unknown } | { ok: false; field: string; message: string }
+/** `thrown`: what a rule threw, for the log. */
+export type Validate = (
+  input: unknown,
+) => { ok: true; value: unknown } | { ok: false; field: string; message: string; thrown?: unknown }
 
 /** A tool's input in both forms: as told to the model, and as checked before a dispatch. */
 export interface ToolInput {
@@ -29,7 +32,7 @@ export function zodInput(schema: z.ZodType): ToolInput {
         return { ok: false, field: fieldName(path.map(String)), message: `${message}` }
       } catch (thrown) {
         // A rule of the user's own that throws, or is asynchronous: the call is refused, the step goes on.
-        return { ok: false, field: 'input', message: `cannot be checked: ${wordsOf(thrown)}` }
+        return { ok: false, field: 'input', message: `cannot be checked: ${toolWords(thrown)}`, thrown }
       }
     },
   }

@@ -8,6 +8,7 @@ import type { Tx } from '../db.ts'
 import { isTransient, sqlStateOf } from '../db.ts'
 import { AppendRefusedError, asError, UnavailableError } from '../errors.ts'
 import { type Core, wake } from '../runner/core.ts'
+import { told } from '../told.ts'
 import { root, startSpan } from '../tracing.ts'
 import type { Liveness } from './liveness.ts'
 import * as passes from './passes.ts'
@@ -235,13 +236,11 @@ async function takeClaim(
   } catch (thrown) {
     if (isNoneOfItsFault(thrown)) throw thrown
     core.log.error({ err: asError(thrown), sessionId, executionId }, 'a claim cannot be taken over; it is set aside')
-    reason = `recovery cannot decide on it: ${lastLine(asError(thrown))}`
+    const { code, message } = told(thrown, 'session id')
+    reason = `recovery cannot decide on it (${code}): ${message}`
   }
   if (await setAside(core, { sessionId, executionId, kind: 'EXECUTION', right, reason })) report.quarantined++
 }
-
-/** Prisma puts the query above the reason. */
-const lastLine = ({ message }: Error) => message.trim().split('\n').at(-1)!
 
 const takeExpired = (scan: Scan) =>
   eachPage<passes.ClaimKey>(scan, passes.expiredClaims, (claims) => takeClaims(scan, claims, { kind: 'expired' }))

@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { event, type InteractionState, type JsonValue, type NewEvent, type StepError } from '../events.ts'
 import type { Interaction } from '../generated/prisma/client.ts'
 import { decidedError } from './asked.ts'
+import { checked } from './checked.ts'
 import { type Core, wake } from './core.ts'
 import { again, decideAgain } from './decide-again.ts'
 import { readWork } from './eligible.ts'
@@ -153,8 +154,8 @@ export function decideApproval(
       // A repeat of a decision that stands is answered from the row, whatever has become of the tool since.
       const tool = row.state === 'OPEN' ? core.tools.get(row.toolName) : null
       if (tool === undefined) return invalidInput('editedInput', `the tool "${row.toolName}" is not there any more`)
-      const checked = tool?.validate(editedInput)
-      if (checked?.ok === false) return invalidInput('editedInput', `${checked.field}: ${checked.message}`)
+      const fits = tool && checked(core, row.sessionId, tool, editedInput)
+      if (fits?.ok === false) return invalidInput('editedInput', fits.rule)
     }
     if (isApproval) return { ...nothing, state: 'APPROVED', feedback, editedInput, remember }
     return { ...nothing, state: 'DECLINED', feedback, stops: decision === 'DECLINE_AND_STOP' }

@@ -3,7 +3,8 @@
 
 import { types } from 'node:util'
 import type { JsonValue } from '../events.ts'
-import { isError, kindOf, wordsOf } from '../thrown.ts'
+import { isError, kindOf } from '../thrown.ts'
+import { toolWords } from '../tool-words.ts'
 import { safeText } from './models/safe-text.ts'
 
 /** How deep lists and objects may stand inside each other. Functions that go down by recursion give up somewhere beyond 2000. */
@@ -66,7 +67,7 @@ export function plainJson(value: unknown): JsonValue | undefined {
     } catch (thrown) {
       // What was refused further inside is told as it is. Anything else may be anything: no question is asked of it.
       if (refused !== undefined && thrown === refused) throw thrown
-      return refuse(`${what}: ${wordsOf(thrown)}`)
+      return refuse(`${what}: ${toolWords(thrown)}`)
     }
   }
   function text(given: string): string {

@@ -8,6 +8,7 @@ import { event, type JsonValue, type NewEvent, type StepError } from '../events.
 import { newInteractionId } from '../ids.ts'
 import { active } from '../tracing.ts'
 import { type Asked, decidedError, readAsked } from './asked.ts'
+import { checked } from './checked.ts'
 import type { Core } from './core.ts'
 import { type Hold, HoldEnded, reading } from './hold.ts'
 import type { CallRequest } from './ledger.ts'
@@ -218,9 +219,9 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
       const message = `not run: the activity has reached its limit of ${core.config.stepLimit} steps`
       return refuse([called(input)], { code: 'STEP_LIMIT', message })
     }
-    const checked = tool.validate(input)
-    if (!checked.ok) return refuse([], { code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
-    if (await needsPerson(name, checked.value)) {
+    const fits = checked(core, sessionId, tool, input)
+    if (!fits.ok) return refuse([], { code: 'TOOL_INPUT', message: fits.rule })
+    if (await needsPerson(name, fits.value)) {
       // Said before the commit: a decision may come before this process goes on.
       asks = true
       watch()
@@ -230,7 +231,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     }
     await write([...before, called(input), event('tool.started', { messageId, callId })])
     mark(callId, 'called')
-    await dispatch(callId, name, checked.value)
+    await dispatch(callId, name, fits.value)
   }
 
   /** Carries one decision out: tool.started right before dispatch, or the tool's end. That, not the decision, disarms it. */
@@ -254,11 +255,11 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     if (tool === undefined)
       return end({ code: 'UNKNOWN_TOOL', message: `the tool "${toolName}" is not there any more` })
     const input = asked.editedInput ?? asked.toolInput
-    const checked = tool.validate(input)
-    if (!checked.ok) return end({ code: 'TOOL_INPUT', message: `${checked.field}: ${checked.message}` })
+    const fits = checked(core, sessionId, tool, input)
+    if (!fits.ok) return end({ code: 'TOOL_INPUT', message: fits.rule })
     const edited = asked.editedInput === null ? {} : { toolInput: asked.editedInput }
     await write([event('tool.started', { messageId, callId, ...edited })], { dispatches: true })
-    await dispatch(callId, toolName, checked.value)
+    await dispatch(callId, toolName, fits.value)
   }
 
   // One look at a time: whoever looks next sees what the one before has carried out, so that a decision counts once.

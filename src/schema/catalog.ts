@@ -1,4 +1,5 @@
 // What this server offers and how it checks itself.
+import { asError } from '../errors.ts'
 import { type InRoom, verifyIn } from '../verify.ts'
 import { takeRoom } from './account.ts'
 import { builder } from './builder.ts'
@@ -66,7 +67,7 @@ builder.queryFields((t) => ({
     description: 'Replays the log of a session and compares it with the tables. NOT_FOUND if there is no such session.',
     args: { id: t.arg.id({ required: true, description: 'The session.' }) },
     resolve: async (_root, { id }, context) => {
-      const { db, tenant } = context
+      const { core, db, tenant, requestId } = context
       const inRoom: InRoom = async (bytes, read) => {
         const release = await takeRoom(context, bytes, 2000)
         return read().finally(release)
@@ -76,6 +77,9 @@ builder.queryFields((t) => ({
         : await db.session.findFirst({ where: { id, tenant }, select: { id: true } })
       const verification = known && (await verifyIn(db, id, inRoom))
       if (!verification) throw refusal('NOT_FOUND', `there is no session ${JSON.stringify(id)}`)
+      const { thrown } = verification
+      if (thrown !== undefined)
+        core.log.error({ err: asError(thrown), sessionId: id, requestId }, 'a log cannot be replayed')
       return verification
     },
   }),

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { type ExecutionResult, GraphQLError } from 'graphql'
 import { isAsyncIterable, type Plugin } from 'graphql-yoga'
-import { isTransient } from '../db.ts'
-import { asError, BusyError, OverloadedError, UnavailableError } from '../errors.ts'
+import { asError, OverloadedError } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { type Told, told } from '../told.ts'
 import type { Context } from './context.ts'
 
 /** The error that nobody meant for the caller, undefined if this one was. */
@@ -13,14 +13,13 @@ function surpriseIn(error: unknown): Error | undefined {
   return current instanceof GraphQLError ? undefined : asError(current)
 }
 
-const isUnavailable = (surprise: Error) =>
-  surprise instanceof UnavailableError || surprise instanceof BusyError || isTransient(surprise)
+/** A session that is too busy is to be called again, like a database that is away. */
+const outwardCode = (code: Told['code']) => (code === 'BUSY' ? 'UNAVAILABLE' : code)
 
 /** The code under which an error goes out. */
 export function codeOf(error: unknown): string {
   const surprise = surpriseIn(error)
-  if (surprise instanceof OverloadedError) return 'OVERLOADED'
-  if (surprise) return isUnavailable(surprise) ? 'UNAVAILABLE' : 'INTERNAL_SERVER_ERROR'
+  if (surprise) return outwardCode(told(surprise, 'request id').code)
   return String((error as GraphQLError).extensions.code ?? 'BAD_USER_INPUT')
 }
 
@@ -33,29 +32,22 @@ export function presentable(error: unknown, log: Log, requestId: string): GraphQ
   const surprise = surpriseIn(error)
   // What is left without a code is a value that does not fit its type.
   if (!surprise) return outer?.extensions.code ? outer : coded(outer!, 'BAD_USER_INPUT')
+  const { code, message } = told(surprise, 'request id')
   if (surprise instanceof OverloadedError)
-    return new GraphQLError(surprise.message, {
+    return new GraphQLError(message, {
       nodes: outer?.nodes,
       path: outer?.path,
-      extensions: { code: 'OVERLOADED', retryAfterMs: surprise.retryAfterMs, requestId },
+      extensions: { code, retryAfterMs: surprise.retryAfterMs, requestId },
     })
-  const unavailable = isUnavailable(surprise)
-  const busy = surprise instanceof BusyError
   const path = outer?.path?.join('.')
-  if (busy) log.warn({ requestId, path, err: surprise }, 'a session is too busy')
-  else log.error({ requestId, path, err: surprise }, unavailable ? 'database unavailable' : 'unexpected error')
-  return new GraphQLError(
-    busy
-      ? 'Too many calls change this session at the same time; this one changed nothing, try again.'
-      : unavailable
-        ? 'The database is not available at the moment, try again.'
-        : 'Unexpected error; the log of the server has it under this request id.',
-    {
-      nodes: outer?.nodes,
-      path: outer?.path,
-      extensions: { code: codeOf(surprise), requestId },
-    },
-  )
+  if (code === 'BUSY') log.warn({ requestId, path, err: surprise }, 'a session is too busy')
+  else
+    log.error({ requestId, path, err: surprise }, code === 'UNAVAILABLE' ? 'database unavailable' : 'unexpected error')
+  return new GraphQLError(message, {
+    nodes: outer?.nodes,
+    path: outer?.path,
+    extensions: { code: outwardCode(code), requestId },
+  })
 }
 
 function coded(error: GraphQLError, code: string): GraphQLError {

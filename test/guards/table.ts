@@ -12,6 +12,7 @@ import { proofGuards } from './table-proofs.ts'
 import { rowsGuards } from './table-rows.ts'
 import { sqlGuards } from './table-sql.ts'
 import { stepGuards } from './table-steps.ts'
+import { toldGuards } from './table-told.ts'
 
 const anyPhase = `['READY', 'UNKNOWN', 'SAFE', 'CONTINUE', 'CANCELLING', 'CANCELLED']`
 
@@ -650,6 +651,7 @@ export const guards: readonly Guard[] = [
   ...foreignGuards,
   ...lockGuards,
   ...stepGuards,
+  ...toldGuards,
   ...rowsGuards,
   ...accessGuards,
 ]

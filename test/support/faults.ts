@@ -18,6 +18,8 @@ export interface FaultAt {
   sqlState?: string
   /** How often it is thrown before all goes well; else until it is lifted. */
   times?: number
+  /** What it says. */
+  message?: string
   /** Thrown when everything else of the transaction has been done. */
   atCommit?: boolean
 }
@@ -27,6 +29,7 @@ let made = 0
 /** Makes the database refuse what this describes. */
 export async function fault(url: string, at: FaultAt): Promise<Fault> {
   const { table = 'Event', operation = 'INSERT', when, sqlState = 'P0001', times = 1_000_000, atCommit = false } = at
+  const { message = 'injected fault' } = at
   const name = `fault_${++made}`
   // A sequence is the one thing that a transaction which is rolled back still moves: it counts.
   await onDatabase(
@@ -34,7 +37,7 @@ export async function fault(url: string, at: FaultAt): Promise<Fault> {
     `CREATE SEQUENCE ${name};
      CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
        IF nextval('${name}') <= ${times} THEN
-         RAISE EXCEPTION 'injected fault' USING ERRCODE = '${sqlState}', CONSTRAINT = 'injected';
+         RAISE EXCEPTION '%', '${message.replaceAll("'", "''")}' USING ERRCODE = '${sqlState}', CONSTRAINT = 'injected';
        END IF;
        RETURN coalesce(NEW, OLD); END $$;
      CREATE ${atCommit ? 'CONSTRAINT' : ''} TRIGGER ${name} ${atCommit ? 'AFTER' : 'BEFORE'} ${operation} ON "${table}"

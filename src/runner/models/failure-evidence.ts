@@ -90,8 +90,8 @@ function readFields(fields: Record<string, unknown>, found: Evidence): void {
     if (status !== undefined) found.status ??= status
     else if (typeof value === 'string' && value !== '') {
       found.codes.push(foldCode(value))
-      // Shown to people: only what looks like an identifier, never prose that may quote a key or the prompt.
-      if (found.label === undefined && /^[\w.-]{1,64}$/.test(value)) found.label = value
+      // Shown to people: only what looks like an identifier, never prose that may quote a key or the prompt, nor a number that is an address.
+      if (found.label === undefined && /^[a-z_][\w.-]{0,63}$/i.test(value)) found.label = value
       if (key === 'code' || key === 'error_type') found.hasCode = true
     }
   }

@@ -4,6 +4,7 @@
 import type { Tool } from '../../config.ts'
 import { asError } from '../../errors.ts'
 import type { JsonValue, StepError } from '../../events.ts'
+import { toolWords } from '../../tool-words.ts'
 import type { Clock } from '../clock.ts'
 import { safeText } from '../models/safe-text.ts'
 import { plainJson } from '../plain-json.ts'
@@ -64,8 +65,8 @@ export async function runTool(run: ToolRun): Promise<ToolOutcome> {
     error: { code, message: errorText(message) },
   })
   const threw = (thrown: unknown, prefix = ''): ToolOutcome => {
-    const error = asError(thrown)
-    return { ...failed('TOOL_ERROR', prefix + (error.message || 'the tool failed without a message')), thrown: error }
+    const words = toolWords(thrown) || 'the tool failed without a message'
+    return { ...failed('TOOL_ERROR', prefix + words), thrown: asError(thrown) }
   }
   const timedOut = new Promise<ToolOutcome>((resolve) => {
     const cancel = clock.setTimeout(() => {
