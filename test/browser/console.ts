@@ -362,6 +362,15 @@ describe('the console', () => {
         await page.getByRole('button', { name: 'To the end' }).click()
         await until(() => conversation(page)).toContain('further up')
         await until(() => fromEnd(page)).toBeLessThan(2)
+        // Also who leaves the end while words come in, and the page follows them.
+        const more = `/slow 60 ${'word '.repeat(60)}`
+        await ask(url, admit, { input: { sessionId, messageId: `msg_long_left_${Date.now()}`, text: more } })
+        await until(async () => ((await conversation(page)).match(/word/g) ?? []).length).toBeGreaterThan(65)
+        await page.locator('.transcript').hover()
+        await page.mouse.wheel(0, -1500)
+        await page.getByRole('button', { name: 'To the end' }).waitFor()
+        await settled(sessionId)
+        expect(await fromEnd(page)).toBeGreaterThan(1000)
       }
       await page.context().close()
     }

@@ -22,6 +22,7 @@ interface Props {
 }
 
 export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
+  const frame = useRef<HTMLDivElement>(null)
   const list = useRef<VListHandle>(null)
   const following = useRef(true)
   const touchedAt = useRef(Number.NEGATIVE_INFINITY)
@@ -33,7 +34,11 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
   const messages = useMemo(() => transcript(view), [view.messages])
   const count = messages.length
 
-  const toEnd = () => list.current?.scrollTo(list.current.scrollSize)
+  // Natively, once: a scroll that the list does keeps pulling for 150 ms at whatever is measured, also at a reader who has left meanwhile.
+  const toEnd = () => {
+    const rows = frame.current?.querySelector('.transcript')
+    if (rows) rows.scrollTop = rows.scrollHeight
+  }
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: whatever changed in the view may have made it longer
   useLayoutEffect(() => {
@@ -97,7 +102,7 @@ export function Transcript({ view, earlier, loadEarlier, sent }: Props) {
   }
 
   return (
-    <div className="transcript-frame" data-messages={count}>
+    <div ref={frame} className="transcript-frame" data-messages={count}>
       <VList
         ref={list}
         className="transcript"
