@@ -136,8 +136,11 @@ describe('an interrupt', () => {
     await stage.logged(s, 'text.started')
     const cleanup = holdAppend(core, hasEvent('step.interrupted'))
     let answers = 0
+    const listening = core.doorbell.listeners()
     const both = [interrupt(core, s), interrupt(core, s)].map((each) => each.finally(() => answers++))
     await cleanup.held
+    // Who asks after the cleanup finds nothing to stop.
+    await eventually('both to wait for the cleanup', () => core.doorbell.listeners() === listening + 2 || undefined)
     expect(answers).toBe(0)
     cleanup.release()
     expect(await Promise.all(both)).toMatchObject([done, done])
