@@ -625,7 +625,8 @@ const takeover: Guard[] = [
     file: 'src/append-queue.ts',
     find: 'if (found !== null) return found',
     replace: 'HIT(found)',
-    keeps: 'an append whose reply was lost from being applied twice',
+    keeps:
+      'an append that was committed without an answer from being sent once more, for the index of the log to refuse',
     tests: [['log-lost-reply.test.ts', 'LOG-21: a group whose reply']],
   },
   {
