@@ -40,3 +40,25 @@ it('PROMISE-110: DISCARD of an execution that was cut off before it promoted wit
   expect(await recovery.scan()).toMatchObject({ quarantined: 0, woken: 0 })
   expect(woken).toEqual([])
 })
+
+it('PROMISE-286: DISCARD of an execution whose step is open ends that step and no more: what people admitted since is still to run', async () => {
+  const { core } = await stage.start({ config: { livenessGraceMs: 60_000 } })
+  quiet(core)
+  const cut = await inStep(core)
+  const { sessionId, executionId, messageId } = cut
+  // Its step was promoted for, and is owed until it ends.
+  expect(await core.db.session.findUnique({ where: { id: sessionId } })).toMatchObject({ stepOwed: true })
+  const quarantineId = newQuarantineId()
+  const admitted = newMessageId()
+  const opened = { quarantineId, executionId, quarantineKind: 'EXECUTION' as const, reason: 'odd' }
+  await cut.append([event('quarantine.opened', opened), prompt(admitted)])
+  const { length } = await cut.events()
+
+  await resolveQuarantine(core, tenant, { id: quarantineId, action: 'DISCARD' })
+  expect(await cut.types(length)).toEqual(['quarantine.resolved', 'step.failed', 'execution.settled'])
+  expect(await core.db.message.findUnique({ where: { id: messageId } })).toMatchObject({ status: 'FAILED' })
+  expect(await core.db.input.findUnique({ where: { id: admitted } })).toMatchObject({
+    state: 'PENDING',
+    wakePending: true,
+  })
+})

@@ -26,18 +26,37 @@ it('PROMISE-060: it is settled at once, after its own tools have ended, and goes
   const { core } = await stage.start({ tools: [stays.tool], log: (line) => lines.push(line) })
   const s = await stage.session()
   const met = atAppend(core, hasEvent('step.streamed'), (go, nth) => (nth === 1 ? out() : go()))
+  const order: string[] = []
+  const { waits, settleFailedDrain } = core
+  core.waits = {
+    ...waits,
+    begin(by, what, mayMs) {
+      order.push(what)
+      const over = waits.begin(by, what, mayMs)
+      return () => {
+        order.push(`${what} over`)
+        over()
+      }
+    },
+  }
+  core.settleFailedDrain = (hold) => {
+    order.push('settling')
+    return settleFailedDrain(hold)
+  }
   stage.provider.script(reply(text('half'), toolCall('stays', {}, 'call_s'), finish('tool_calls')), said('whole'))
   await prompt(core, s, 'go')
   // Told to stop, the tool has not ended yet: nothing is settled over its head.
   const signal = await eventually('the tool', async () => signals[0])
   await eventually('the signal', async () => signal.aborted || undefined)
-  await new Promise((resolve) => setImmediate(resolve))
+  await eventually('what comes next', async () => order.includes('stop') || order.includes('settling') || undefined)
+  expect(order).not.toContain('settling')
   expect(await stage.claim(s)).toMatchObject({ phase: 'UNKNOWN', owner: core.owner })
   expect(await stage.types(s)).not.toContain('tool.failed')
   end()
   await core.coordinator.idle()
   stage.provider.expectDone()
   expect(met.count).toBeGreaterThan(0)
+  expect(order.filter((each) => /stop|settling/.test(each))).toEqual(['stop', 'stop over', 'settling'])
   expect(await stage.payloads(s, 'tool.failed')).toMatchObject([
     { callId: 'call_s', error: { code: 'OUTCOME_UNKNOWN' } },
   ])

@@ -1,7 +1,7 @@
 // What recovery looks at before it takes something over, each look alone (design section 9). Nothing runs: wakes are only counted.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { appendIn } from '../src/event-log.ts'
-import { event } from '../src/events.ts'
+import { event, noUsage } from '../src/events.ts'
 import { continuationIdOf, newExecutionId, newOwnerId, recoveryIdOf } from '../src/ids.ts'
 import { createLog } from '../src/log.ts'
 import { readEvidence } from '../src/recovery/evidence.ts'
@@ -14,6 +14,7 @@ import { recoveryFault } from '../src/recovery/settle-rows.ts'
 import { type Right, removeClaim, requestOf, setAside, takeOver } from '../src/recovery/takeover.ts'
 import type { Core } from '../src/runner/core.ts'
 import { createHold } from '../src/runner/hold.ts'
+import { lockable } from './support/beside.ts'
 import { startCore, type TestCore } from './support/core.ts'
 import { type CutOff, cutOff, hasClaim, inconsistencies, inStep, quiet } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
@@ -104,6 +105,28 @@ describe('the claim of an ended execution', () => {
     expect(await remove()).toBe(true)
     await cut.append([event('execution.settled', { executionId: cut.executionId, outcome: 'CLEARED', retryAt: null })])
   })
+
+  it('PROMISE-284: is removed while its session is locked, which keeps its order among all changes of claims, and no other is', async () => {
+    const [cut, other] = [await cutOff(core), await cutOff(core)]
+    const { sessionId, executionId } = cut
+    const evidence = (await readEvidence(core.db, sessionId))!
+    const free = (id: string) => lockable(database.url, 'session', id)
+    await core.db.$transaction(async (tx) => {
+      expect(await removeClaim(tx, sessionId, evidence, expired)).toBe(true)
+      expect([await free(sessionId), await free(other.sessionId)]).toEqual([false, true])
+    })
+    await cut.append([event('execution.settled', { executionId, outcome: 'CLEARED', retryAt: null })])
+  })
+})
+
+it('PROMISE-285: an execution whose step failed for good owes nothing, whatever its phase says', async () => {
+  const cut = await inStep(core)
+  const { sessionId, messageId } = cut
+  const error = { code: 'PROVIDER_INVALID', message: 'no' } as const
+  await cut.append([event('step.failed', { messageId, error, usage: noUsage, continues: false })])
+  const evidence = (await readEvidence(core.db, sessionId))!
+  for (const phase of ['READY', 'UNKNOWN', 'SAFE', 'CONTINUE', 'CANCELLED'])
+    expect(resolve(evidence, phase), phase).toEqual({ kind: 'Clear', step: null })
 })
 
 describe('setting aside', () => {

@@ -43,10 +43,19 @@ export const areas: readonly Area[] = [
     name: 'recovery',
     sources: [
       [/^src\/recovery\/liveness\.ts$/, ['recovery-guards', 'promise-leases', 'recovery-liveness']],
-      [/^src\/recovery\/quarantine\.ts$/, ['recovery-quarantine', 'recovery-guards', 'interrupt-dead']],
-      [/^src\/recovery\/(resolution|evidence)\.ts$/, ['recovery', 'recovery-quarantine', 'recovery-together']],
+      [
+        /^src\/recovery\/quarantine\.ts$/,
+        ['recovery-quarantine', 'promise-discard', 'recovery-guards', 'interrupt-dead'],
+      ],
+      [
+        /^src\/recovery\/(resolution|evidence)\.ts$/,
+        ['recovery', 'recovery-guards', 'recovery-quarantine', 'recovery-together'],
+      ],
       [/^src\/recovery\/takeover-together\.ts$/, ['recovery-together', 'recovery-scan']],
-      [/^src\/recovery\/passes\.ts$/, ['promise-predicates', 'recovery-scan', 'recovery-guards', 'ask-crash']],
+      [
+        /^src\/recovery\/passes\.ts$/,
+        ['promise-passes', 'promise-predicates', 'recovery-scan', 'recovery-guards', 'ask-crash'],
+      ],
       [
         /^src\/recovery\/(resolver|settle-rows)\.ts$/,
         ['recovery-scan', 'claim-race', 'recovery-guards', 'recovery-liveness'],

@@ -65,6 +65,46 @@ const siblings: Guard[] = [
   },
 ]
 
+const others: Guard[] = [
+  {
+    id: 'recovery-hidden-by-own',
+    file: 'src/recovery/passes.ts',
+    find: `WHERE q."sessionId" = r."sessionId"\n                        AND (q.kind`,
+    replace: `WHERE \${HIT(true)}\n                        AND (q.kind`,
+    keeps: 'a session that is set aside from hiding the recoveries of all others',
+    tests: [['promise-passes.test.ts', 'PROMISE-283']],
+  },
+  {
+    id: 'expire-cancelling-own',
+    file: 'src/recovery/passes.ts',
+    find: `WHERE c."sessionId" = n."sessionId" AND c.phase = 'CANCELLING'`,
+    replace: `WHERE \${HIT(true)} AND c.phase = 'CANCELLING'`,
+    keeps: 'one cleanup from keeping the questions of all sessions open',
+    tests: [['promise-passes.test.ts', 'PROMISE-283']],
+  },
+  {
+    id: 'remove-claim-lock',
+    file: 'src/recovery/takeover.ts',
+    find: `export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence, right: Right): Promise<boolean> {
+  await tx.$queryRaw\`SELECT id FROM "Session" WHERE id = \${sessionId}`,
+    replace: `export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence, right: Right): Promise<boolean> {
+  await tx.$queryRaw\`SELECT id FROM "Session" WHERE id = \${HIT('')}`,
+    keeps: 'a claim from being removed beside an append to its session',
+    tests: [['recovery-guards.test.ts', 'PROMISE-284']],
+  },
+]
+
+const ended: Guard[] = [
+  {
+    id: 'failed-for-good',
+    file: 'src/recovery/resolution.ts',
+    find: "(phase === 'CANCELLED' || isFailedForGood)",
+    replace: "(phase === 'CANCELLED' || HIT(false))",
+    keeps: 'a step that failed for good from being gone on with after a death',
+    tests: [['recovery-guards.test.ts', 'PROMISE-285']],
+  },
+]
+
 const proven: Guard[] = [
   {
     id: 'examine-live',
@@ -169,4 +209,4 @@ const doors: Guard[] = [
   },
 ]
 
-export const proofGuards: readonly Guard[] = [...whose, ...siblings, ...proven, ...doors]
+export const proofGuards: readonly Guard[] = [...whose, ...siblings, ...others, ...ended, ...proven, ...doors]

@@ -47,6 +47,14 @@ export const rowsGuards: readonly Guard[] = [
     tests: [['promise-discard.test.ts', 'PROMISE-110']],
   },
   {
+    id: 'discard-stops-what-is-owed',
+    file: 'src/recovery/quarantine.ts',
+    find: 'stepOwed && open.step === null ?',
+    replace: 'HIT(stepOwed) ?',
+    keeps: 'a discard from disarming what people have admitted',
+    tests: [['promise-discard.test.ts', 'PROMISE-286']],
+  },
+  {
     id: 'execution-belongs',
     file: references,
     find: 'IF NOT EXISTS (SELECT 1 FROM "Execution" x',
