@@ -1,6 +1,7 @@
 // The poll behind the activity streams of a process: what moved although nobody rang. One statement per interval for all of them,
 // and none while nobody listens.
 
+import { onOwnBehalf } from './behalf.ts'
 import type { Db } from './db.ts'
 import { realTimers, type Timers } from './pull.ts'
 
@@ -67,7 +68,8 @@ export function watchActivity(sources: PollSources, tenant: string, moved: Watch
   function schedule(): void {
     poll.cancel = clock.setTimeout(() => {
       // The doorbell warns about a database that is away; here the next look finds what this one missed.
-      const looked = look(sources, clock, poll).catch(() => {})
+      // For all that listen, whoever was the first.
+      const looked = onOwnBehalf(() => look(sources, clock, poll)).catch(() => {})
       void looked.then(() => poll.watchers.size > 0 && schedule())
     }, sources.config.pollMs)
   }

@@ -4,8 +4,9 @@
 
 import { setMaxListeners } from 'node:events'
 import { watchActivity } from './activity-poll.ts'
+import { onBehalfOf } from './behalf.ts'
 import { isTransient } from './db.ts'
-import { UnavailableError } from './errors.ts'
+import { OverloadedError, UnavailableError } from './errors.ts'
 import { createPull, realTimers } from './pull.ts'
 import type { StreamSources } from './session-stream.ts'
 
@@ -58,11 +59,14 @@ export function activityStream(
     // Taken out before the read: what rings while it runs is looked at again.
     for (const id of ids) rung.delete(id)
     try {
-      const rows = await db.$queryRaw<{ id: string; seq: number }[]>`
-        SELECT id, seq FROM "Session" WHERE id = ANY (${ids}) AND tenant = ${tenant}`
+      const rows = await onBehalfOf(
+        tenant,
+        () => db.$queryRaw<{ id: string; seq: number }[]>`
+          SELECT id, seq FROM "Session" WHERE id = ANY (${ids}) AND tenant = ${tenant}`,
+      )
       for (const { id, seq } of rows) note(id, seq)
     } catch (thrown) {
-      if (!isTransient(thrown)) throw thrown
+      if (!isTransient(thrown) && !(thrown instanceof OverloadedError)) throw thrown
       for (const id of ids) rung.add(id)
       if (!released)
         cancelRetry = clock.setTimeout(() => {

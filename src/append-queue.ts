@@ -3,6 +3,7 @@
 // arrival, so the second sees the effects of the first.
 //
 //   queue ──► group (two in flight, at most 128 and so many bytes) ──► outcome per member
+//     │ larger than a group may be ──► by itself, one after the other, tenants in turn: nobody's small ones wait behind it
 //                 │ locked ──► alone, waiting for its session's lock, two at once; the others go into a later group, and hold no connection
 //                 │ violation, or more than the server takes ──► halves, until the offender stands alone; that one is refused
 //                 └ no answer ──► each looked up by appendId, then tried again if it is not there
@@ -18,6 +19,7 @@ import {
   type PreparedAppend,
   prepareAppend,
 } from './append.ts'
+import { behalf, onOwnBehalf } from './behalf.ts'
 import { isTransientState } from './database-fault.ts'
 import { backoffMs, type Db, isTransient, ownersPatienceMs } from './db.ts'
 import { AppendRefusedError, asError, isClaimRace, OverloadedError, UnavailableError } from './errors.ts'
@@ -25,10 +27,10 @@ import type { Writes } from './writes.ts'
 
 const groupSizeMax = 128
 /**
- * Bytes of events that share a statement; what is larger by itself goes alone. Their text goes out about twice, as events and as rows,
- * and is in memory several times on its way, so a group of everything that waits would take gigabytes, and PostgreSQL would refuse it.
+ * Bytes of events that share a statement: what takes some hundredths of a second, so that nobody in it waits for the others. What is larger
+ * goes by itself: 20 MB take seconds, and their text is in memory several times on its way, as it goes out as events and as rows.
  */
-const groupBytesDefault = 16 * 1024 * 1024
+const groupBytesDefault = 1024 * 1024
 const groupsInFlightMax = 2
 const attemptsMax = 7
 /**
@@ -74,6 +76,8 @@ interface Entry {
   locked: { since: number | null; looks: number }
   /** It is tried for as long as its owner has patience, and its session is not busy for it. */
   isPatient: boolean
+  /** Whose turn it takes if it is large. */
+  holder: string | null
 }
 
 /**
@@ -103,6 +107,10 @@ export function createAppendQueue({
   let waitingBytes = 0
   const busy = new Set<string>()
   let groups = 0
+  let isLargeUnderWay = false
+  let largeWaiting = 0
+  /** Who has had its turn for a large one, since there were last none; the higher, the later. */
+  const turns = new Map<string | null, number>()
   let lockWaiters = 0
   /** Appends that are tried for as long as their owner has patience; their sessions are not busy for it. */
   let patient = 0
@@ -120,29 +128,56 @@ export function createAppendQueue({
     entry.resolve(outcome)
   }
 
-  /** Takes the next group: the first waiting append of each session that has none under way. */
-  function takeGroup(): Entry[] {
-    const free = groupsInFlightMax - groups
-    const taken: Entry[] = []
-    const left: Entry[] = []
-    const seen = new Set<string>()
-    const ready = new Set(waiting.map(({ prepared }) => prepared.request.sessionId).filter((id) => !busy.has(id))).size
-    const size = Math.min(groupSizeMax, Math.ceil(ready / free))
-    let bytes = 0
-    // The first is taken whatever its size, so what did not fit is taken first of all in a later group.
-    const fits = ({ prepared }: Entry) => taken.length === 0 || bytes + prepared.bytes <= groupBytesMax
-    for (const entry of waiting) {
-      const id = entry.prepared.request.sessionId
-      if (taken.length < size && !busy.has(id) && !seen.has(id) && fits(entry)) {
-        taken.push(entry)
-        bytes += entry.prepared.bytes
-      } else left.push(entry)
+  const isLarge = ({ prepared }: Entry) => prepared.bytes > groupBytesMax
+
+  /** The first waiting append of each session that has none under way. */
+  function ready(): Entry[] {
+    const seen = new Set(busy)
+    return waiting.filter(({ prepared }) => {
+      const id = prepared.request.sessionId
+      const isFirst = !seen.has(id)
       seen.add(id)
+      return isFirst
+    })
+  }
+
+  function takeOut(entries: readonly Entry[]): void {
+    const taken = new Set(entries)
+    waiting = waiting.filter((entry) => !taken.has(entry))
+    for (const entry of entries) {
+      busy.add(entry.prepared.request.sessionId)
+      waitingBytes -= entry.prepared.bytes
+      if (isLarge(entry)) largeWaiting--
     }
-    waiting = left
-    for (const entry of taken) busy.add(entry.prepared.request.sessionId)
-    waitingBytes -= bytes
+  }
+
+  /** Takes the next group of those that are not large. */
+  function takeGroup(): Entry[] {
+    const small = ready().filter((entry) => !isLarge(entry))
+    const size = Math.min(groupSizeMax, Math.ceil(small.length / (groupsInFlightMax - groups)))
+    const taken: Entry[] = []
+    let bytes = 0
+    // The first is taken in any case, so what did not fit is taken first of all in a later group.
+    for (const entry of small) {
+      if (taken.length === size) break
+      if (taken.length > 0 && bytes + entry.prepared.bytes > groupBytesMax) continue
+      taken.push(entry)
+      bytes += entry.prepared.bytes
+    }
+    takeOut(taken)
     return taken
+  }
+
+  /** Takes the next large one: of whoever has waited longest for a turn. */
+  function takeLarge(): Entry | undefined {
+    const turnOf = ({ holder }: Entry) => turns.get(holder) ?? 0
+    let next: Entry | undefined
+    for (const entry of ready())
+      if (isLarge(entry) && (next === undefined || turnOf(entry) < turnOf(next))) next = entry
+    if (next === undefined) return undefined
+    turns.set(next.holder, Math.max(0, ...turns.values()) + 1)
+    takeOut([next])
+    return next
   }
 
   function pump() {
@@ -152,6 +187,15 @@ export function createAppendQueue({
       groups++
       runGroup(group).finally(() => {
         groups--
+        pump()
+      })
+    }
+    const large = isLargeUnderWay || largeWaiting === 0 ? undefined : takeLarge()
+    if (large !== undefined) {
+      isLargeUnderWay = true
+      runGroup([large]).finally(() => {
+        isLargeUnderWay = false
+        if (largeWaiting === 0) turns.clear()
         pump()
       })
     }
@@ -216,6 +260,7 @@ export function createAppendQueue({
       await pauseLocked(entry)
       waiting.unshift(entry)
       waitingBytes += entry.prepared.bytes
+      if (isLarge(entry)) largeWaiting++
     } catch (thrown) {
       entry.reject(asError(thrown))
     }
@@ -352,6 +397,7 @@ export function createAppendQueue({
 
   return {
     append(request) {
+      const holder = behalf()
       return new Promise<AppendOutcome>((resolve, reject) => {
         const prepared = prepareAppend(request)
         if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
@@ -359,15 +405,19 @@ export function createAppendQueue({
         if (request.fence === undefined && waitingBytes > 0 && waitingBytes + bytes > queueBytesMax)
           throw new OverloadedError()
         waitingBytes += bytes
-        waiting.push({
+        const entry: Entry = {
           prepared,
           resolve,
           reject,
           locked: { since: null, looks: 0 },
           isRepeat: false,
           isPatient: false,
-        })
-        pump()
+          holder,
+        }
+        waiting.push(entry)
+        if (isLarge(entry)) largeWaiting++
+        // Those of many tenants share what it starts.
+        void onOwnBehalf(pump)
       })
     },
     idle: () =>

@@ -4,9 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { boundSession } from './bounded-session.ts'
 import { boundedSockets, keepAliveInitialDelayMillis } from './bounded-socket.ts'
+import { withConnectionTurns } from './connection-turns.ts'
 import { isTransientState } from './database-fault.ts'
 import { asError } from './errors.ts'
 import { type Prisma, PrismaClient } from './generated/prisma/client.ts'
+import type { Places } from './places.ts'
 import { withSerialTransactions } from './serial-transactions.ts'
 
 export type Db = PrismaClient
@@ -16,13 +18,21 @@ export type Tx = Prisma.TransactionClient
 /** A statement that waits for a lock is silent too, but none of ours waits for so long. Idle connections are closed long before. */
 const silentMsDefault = 30_000
 const idleMsDefault = 10_000
+/** How long a tenant's turn for a connection may take; with the wait for the connection itself it is less than what a transaction waits to begin. */
+const turnMs = 4_000
 
 /**
  * Connects lazily. `pool`: the largest number of connections (design section 12, HOLDFAST_DB_POOL). `silentMs`: how long a connection
  * may be silent before it counts as broken; what the server bounds of its statements and transactions follows from it. `idleMs`: how long
- * a connection is kept that nobody needs.
+ * a connection is kept that nobody needs. `turns`: of the connections, for what is asked on behalf of tenants.
  */
-export function connect(url: string, pool: number, silentMs = silentMsDefault, idleMs = idleMsDefault): Db {
+export function connect(
+  url: string,
+  pool: number,
+  silentMs = silentMsDefault,
+  idleMs = idleMsDefault,
+  turns?: Places,
+): Db {
   const adapter = new PrismaPg(
     {
       // Before anything else is asked on it; a connection that cannot be bounded is not used.
@@ -38,8 +48,9 @@ export function connect(url: string, pool: number, silentMs = silentMsDefault, i
     },
     { onPoolError: () => {}, onConnectionError: () => {} },
   )
+  const serial = withSerialTransactions(adapter)
   return new PrismaClient({
-    adapter: withSerialTransactions(adapter),
+    adapter: turns === undefined ? serial : withConnectionTurns(serial, turns, turnMs),
     transactionOptions: { maxWait: 15_000, timeout: 60_000 },
   })
 }

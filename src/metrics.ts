@@ -54,6 +54,16 @@ export function createMetrics() {
       'operations_waiting',
       'GraphQL operations that wait for one of the places of HOLDFAST_MAX_OPERATIONS',
     ),
+    /** Shows what `waiting` says at the time. */
+    connectionsWaiting: (waiting: () => number) =>
+      void new Gauge({
+        name: `${PREFIX}connections_waiting`,
+        help: 'Reads and writes that wait for their tenant to have a connection of HOLDFAST_DB_POOL',
+        registers,
+        collect() {
+          this.set(waiting())
+        },
+      }),
     /** `why`: rate, waiting, socket or streams. */
     rateLimited: new Counter({
       name: `${PREFIX}rate_limited_total`,

@@ -3,6 +3,7 @@
 // reader asks; the doorbell and the live text only say that asking again may be worth it.
 
 import { setMaxListeners } from 'node:events'
+import { onBehalfOf } from './behalf.ts'
 import type { ByteBudget, Release } from './byte-budget.ts'
 import { backoffMs, type Db, isTransient, type Tx } from './db.ts'
 import type { Doorbell } from './doorbell.ts'
@@ -40,7 +41,7 @@ export interface SessionStreamOptions {
   whenUnauthenticated?: (then: () => void) => () => void
   /** Moves on while the reader takes something of the item that it has got: a long one over a slow line takes its time. */
   taken?: () => number
-  /** Whose bytes large events are. */
+  /** Whose bytes large events are, and whose turn its reads take; nobody's: ''. */
   holder?: string
   pageSize?: number
 }
@@ -90,7 +91,7 @@ export function sessionStream(
   async function reading<R>(operation: (from: Tx) => Promise<R>): Promise<R | undefined> {
     if (cancelRetry !== null) return undefined
     try {
-      const found = await operation(db)
+      const found = await (holder === '' ? operation(db) : onBehalfOf(holder, () => operation(db)))
       awaySince = null
       failures = 0
       return found

@@ -1,8 +1,8 @@
 // What is carried out at the same time is given to tenants in turn, and what one tenant or socket has under way is bounded.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
-import { createPlaces } from '../src/http/places.ts'
 import { createRate } from '../src/http/rates.ts'
+import { createPlaces } from '../src/places.ts'
 import { type Served, serveLog } from './support/served.ts'
 
 const [a, b] = ['a'.repeat(24), 'b'.repeat(24)]

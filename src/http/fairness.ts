@@ -1,8 +1,9 @@
 import { type ExecutionResult, GraphQLError, getOperationAST } from 'graphql'
-import type { Plugin } from 'graphql-yoga'
+import { isAsyncIterable, type Plugin } from 'graphql-yoga'
+import { onBehalfOf } from '../behalf.ts'
+import { createPlaces } from '../places.ts'
 import type { Core } from '../runner/core.ts'
 import type { Context } from '../schema/context.ts'
-import { createPlaces } from './places.ts'
 import { createRate } from './rates.ts'
 
 /** When trying again makes sense where nothing tells better. */
@@ -52,7 +53,7 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
     if (leave === null) return refused('waiting', 'too many operations wait to be carried out')
     metrics.operations.inc()
     try {
-      return await work()
+      return await onBehalfOf(tenant, work)
     } finally {
       metrics.operations.dec()
       leave()
@@ -77,8 +78,24 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
           if (left === 0) streams.delete(tenant)
           else streams.set(tenant, left)
         })
-        return inPlace(context, queries, () => subscribeFn(args))
+        return inPlace(context, queries, async () => {
+          const result = await subscribeFn(args)
+          return isAsyncIterable(result) ? itemsOnBehalfOf(tenant, result) : result
+        })
       })
+    },
+  }
+}
+
+/** Each item is made on the tenant's behalf too. */
+function itemsOnBehalfOf<T>(tenant: string, items: AsyncIterable<T>): AsyncIterableIterator<T> {
+  const source = items[Symbol.asyncIterator]()
+  return {
+    next: () => onBehalfOf(tenant, () => source.next()),
+    return: async () => (await source.return?.()) ?? { done: true, value: undefined },
+    throw: async (thrown) => (await source.throw?.(thrown)) ?? Promise.reject(thrown),
+    [Symbol.asyncIterator]() {
+      return this
     },
   }
 }

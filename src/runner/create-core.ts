@@ -2,12 +2,14 @@
 
 import { bytesMaxDefault, createByteBudget } from '../byte-budget.ts'
 import type { Config, Tool } from '../config.ts'
+import { turnsOfPool } from '../connection-turns.ts'
 import { connect, type Db } from '../db.ts'
 import { createDoorbell } from '../doorbell.ts'
 import { createEventLog } from '../event-log.ts'
 import { createLiveText } from '../live-text.ts'
 import type { Log } from '../log.ts'
 import { createMetrics, type Metrics } from '../metrics.ts'
+import { createPlaces } from '../places.ts'
 import { createWrites } from '../writes.ts'
 import type { Clock } from './clock.ts'
 import type { Core } from './core.ts'
@@ -40,11 +42,20 @@ export interface CreateCoreOptions {
   stopping: AbortSignal
 }
 
+/** Reads of one tenant that may wait for a connection: of its operations and of all its streams. */
+const turnsWaitingMax = 20_000
+
 /** A running core, and how to close it once its drains have ended. */
 export function createCore(options: CreateCoreOptions): { core: Core; close(): Promise<void> } {
   const { config, log, url, owner, alive, models, tools, clock, stopping } = options
   const metrics = options.metrics ?? createMetrics()
-  const db = options.db ?? connect(url, config.dbPool)
+  // Without authentication there is one tenant, who takes nothing from others.
+  const turns = createPlaces({
+    ...turnsOfPool(config.dbPool, config.auth === undefined),
+    waitingOfTenant: turnsWaitingMax,
+  })
+  metrics.connectionsWaiting(turns.waiting)
+  const db = options.db ?? connect(url, config.dbPool, undefined, undefined, turns)
   // Renewals have connections of their own, which they keep: whatever takes all others, or all that the server has, takes no lease. Two, as
   // the next renewal must not wait for one whose wire is silent.
   const renewals = options.db ?? connect(url, 2, undefined, 4 * config.renewMs)

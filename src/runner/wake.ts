@@ -9,6 +9,7 @@
 // A running session that only waits, in a back-off, steps aside: it gives its place up and queues for one again when its wait is over.
 
 import type { Gauge, Histogram } from 'prom-client'
+import { onOwnBehalf } from '../behalf.ts'
 import { asError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { here, type Link } from '../tracing.ts'
@@ -94,7 +95,8 @@ export function createCoordinator({ maxDrains, drain, log, metrics }: Coordinato
     running.set(sessionId, entry)
     setPlace(entry, true)
     try {
-      const { again } = await drain(sessionId, armedBy)
+      // Whoever woke it waits for nothing of it, and its tenant's turn is no matter of a lease.
+      const { again } = await onOwnBehalf(() => drain(sessionId, armedBy))
       if (again) entry.again = true
     } catch (thrown) {
       log.error({ err: asError(thrown), sessionId }, 'a drain ended unexpectedly')

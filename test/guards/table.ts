@@ -632,8 +632,8 @@ const takeover: Guard[] = [
   {
     id: 'one-append-per-session',
     file: 'src/append-queue.ts',
-    find: 'if (taken.length < size && !busy.has(id) && !seen.has(id) && fits(entry)) {',
-    replace: 'if (HIT(taken.length < size)) {',
+    find: 'const isFirst = !seen.has(id)',
+    replace: 'const isFirst = HIT(true)',
     keeps: 'two appends of one session from being under way at once',
     tests: [['log-groups.test.ts', 'LOG-22']],
   },

@@ -1,5 +1,6 @@
 import { bytesMaxDefault, createByteBudget } from '../../src/byte-budget.ts'
 import { type Auth, type Config, type LogLevel, loadConfig } from '../../src/config.ts'
+import { turnsOfPool } from '../../src/connection-turns.ts'
 import { connect } from '../../src/db.ts'
 import { createDoorbell } from '../../src/doorbell.ts'
 import { createEventLog } from '../../src/event-log.ts'
@@ -9,6 +10,7 @@ import { serveHttp } from '../../src/http/serve.ts'
 import { createLiveText } from '../../src/live-text.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
+import { createPlaces } from '../../src/places.ts'
 import { type Clock, realClock } from '../../src/runner/clock.ts'
 import type { Core } from '../../src/runner/core.ts'
 import { createModelRegistry } from '../../src/runner/models/registry.ts'
@@ -48,7 +50,9 @@ export async function serveLog(
   const config: Config = { ...fromNothing, ...(auth && { auth }) }
   const lines: string[] = []
   const log = createLog(options.logLevel ?? 'info', { write: (line: string) => void lines.push(line) })
-  const db = connect(database.url, options.pool ?? 4)
+  const pool = options.pool ?? 4
+  const turns = createPlaces({ ...turnsOfPool(pool, config.auth === undefined), waitingOfTenant: 20_000 })
+  const db = connect(database.url, pool, undefined, undefined, turns)
   const owner = 'own_.test'
   const doorbell = createDoorbell({ db, url: null, origin: owner, pollMs: 1000 })
   const eventLog = createEventLog({ db, doorbell, origin: owner })
