@@ -17,6 +17,16 @@ export function createMetrics() {
   const histogram = (name: string, help: string, buckets = SECONDS) =>
     new Histogram({ name: PREFIX + name, help, buckets, registers })
 
+  let connectionsWaiting = () => 0
+  new Gauge({
+    name: `${PREFIX}connections_waiting`,
+    help: 'Reads and writes that wait for the turn of their tenant at the connections of HOLDFAST_DB_POOL',
+    registers,
+    collect() {
+      this.set(connectionsWaiting())
+    },
+  })
+
   return {
     drainsInProgress: gauge('drains_in_progress', 'Sessions that this process is running now'),
     drainQueueSeconds: histogram(
@@ -54,16 +64,10 @@ export function createMetrics() {
       'operations_waiting',
       'GraphQL operations that wait for one of the places of HOLDFAST_MAX_OPERATIONS',
     ),
-    /** Shows what `waiting` says at the time. */
-    connectionsWaiting: (waiting: () => number) =>
-      void new Gauge({
-        name: `${PREFIX}connections_waiting`,
-        help: 'Reads and writes that wait for their tenant to have a connection of HOLDFAST_DB_POOL',
-        registers,
-        collect() {
-          this.set(waiting())
-        },
-      }),
+    /** From now on what this says at the time is shown as `connections_waiting`. */
+    showConnectionsWaiting(waiting: () => number) {
+      connectionsWaiting = waiting
+    },
     /** `why`: rate, waiting, socket or streams. */
     rateLimited: new Counter({
       name: `${PREFIX}rate_limited_total`,

@@ -53,23 +53,26 @@ describe('connections', () => {
     const db = connect(served.database.url, 5, undefined, undefined, places)
     await outside.query('SELECT pg_advisory_lock(301)')
     let answered = 0
-    const slow = (n: number) =>
-      onBehalfOf('acme', () =>
+    const slow = (tenant: string, n: number) =>
+      onBehalfOf(tenant, () =>
         n % 2
           ? db.$queryRaw`SELECT 1 FROM pg_advisory_xact_lock_shared(301)`
           : db.$transaction((tx) => tx.$queryRaw`SELECT 1 FROM pg_advisory_xact_lock_shared(301)`),
       ).finally(() => {
         answered++
       })
-    const all = Promise.all(Array.from({ length: 10 }, (_, n) => slow(n)))
+    const all = Promise.all(Array.from({ length: 10 }, (_, n) => slow('acme', n)))
     await vi.waitFor(async () => expect(await blocked()).toBe(2), waitMs)
     expect(await onBehalfOf('beta', () => db.$queryRaw`SELECT 1 AS one`)).toEqual([{ one: 1 }])
     expect(await onBehalfOf('beta', () => db.$transaction((tx) => tx.$queryRaw`SELECT 2 AS two`))).toEqual([{ two: 2 }])
+    expect([answered, await blocked(), places.waiting()]).toEqual([0, 2, 8])
+    const others = Promise.all(Array.from({ length: 3 }, (_, n) => slow('beta', n)))
+    await vi.waitFor(async () => expect(await blocked()).toBe(4), waitMs)
     expect(await onBehalfOf('acme', () => onOwnBehalf(() => db.$queryRaw`SELECT 3 AS three`))).toEqual([{ three: 3 }])
     expect(await db.session.count()).toBe(0)
-    expect([answered, await blocked(), places.waiting()]).toEqual([0, 2, 8])
+    expect([answered, await blocked(), places.waiting()]).toEqual([0, 4, 9])
     await outside.query('SELECT pg_advisory_unlock(301)')
-    await all
+    await Promise.all([all, others])
     // Also after those that failed.
     await expect(onBehalfOf('acme', () => db.$queryRaw`SELECT 1/0`)).rejects.toThrow()
     await expect(onBehalfOf('acme', () => db.$transaction((tx) => tx.$queryRaw`SELECT 1/0`))).rejects.toThrow()

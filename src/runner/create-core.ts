@@ -54,7 +54,7 @@ export function createCore(options: CreateCoreOptions): { core: Core; close(): P
     ...turnsOfPool(config.dbPool, config.auth === undefined),
     waitingOfTenant: turnsWaitingMax,
   })
-  metrics.connectionsWaiting(turns.waiting)
+  metrics.showConnectionsWaiting(turns.waiting)
   const db = options.db ?? connect(url, config.dbPool, undefined, undefined, turns)
   // Renewals have connections of their own, which they keep: whatever takes all others, or all that the server has, takes no lease. Two, as
   // the next renewal must not wait for one whose wire is silent.
