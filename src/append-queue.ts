@@ -19,13 +19,13 @@ import {
   type PreparedAppend,
   prepareAppend,
 } from './append.ts'
+import { createWaiting, type WaitingAppend } from './append-waiting.ts'
 import { behalf, onOwnBehalf } from './behalf.ts'
 import { isTransientState } from './database-fault.ts'
 import { backoffMs, type Db, isTransient, ownersPatienceMs } from './db.ts'
 import { AppendRefusedError, asError, isClaimRace, OverloadedError, UnavailableError } from './errors.ts'
 import type { Writes } from './writes.ts'
 
-const groupSizeMax = 128
 /**
  * Bytes of events that share a statement: what takes some hundredths of a second, so that nobody in it waits for the others. What is larger
  * goes by itself: 20 MB take seconds, and their text is in memory several times on its way, as it goes out as events and as rows.
@@ -66,8 +66,7 @@ export interface AppendQueue {
   idle(): Promise<void>
 }
 
-interface Entry {
-  prepared: PreparedAppend
+interface Entry extends WaitingAppend {
   /** An attempt before had no answer: it may still be committed. */
   isRepeat: boolean
   resolve: (outcome: AppendOutcome) => void
@@ -76,8 +75,6 @@ interface Entry {
   locked: { since: number | null; looks: number }
   /** It is tried for as long as its owner has patience, and its session is not busy for it. */
   isPatient: boolean
-  /** Whose turn it takes if it is large. */
-  holder: string | null
 }
 
 /**
@@ -103,14 +100,9 @@ export function createAppendQueue({
   queueBytesMax = queueBytesDefault,
   patienceMs = ownersPatienceMs,
 }: AppendQueueOptions): AppendQueue {
-  let waiting: Entry[] = []
-  let waitingBytes = 0
-  const busy = new Set<string>()
+  const waiting = createWaiting<Entry>(groupBytesMax)
   let groups = 0
   let isLargeUnderWay = false
-  let largeWaiting = 0
-  /** Who has had its turn for a large one, since there were last none; the higher, the later. */
-  const turns = new Map<string | null, number>()
   let lockWaiters = 0
   /** Appends that are tried for as long as their owner has patience; their sessions are not busy for it. */
   let patient = 0
@@ -128,61 +120,9 @@ export function createAppendQueue({
     entry.resolve(outcome)
   }
 
-  const isLarge = ({ prepared }: Entry) => prepared.bytes > groupBytesMax
-
-  /** The first waiting append of each session that has none under way. */
-  function ready(): Entry[] {
-    const seen = new Set(busy)
-    return waiting.filter(({ prepared }) => {
-      const id = prepared.request.sessionId
-      const isFirst = !seen.has(id)
-      seen.add(id)
-      return isFirst
-    })
-  }
-
-  function takeOut(entries: readonly Entry[]): void {
-    const taken = new Set(entries)
-    waiting = waiting.filter((entry) => !taken.has(entry))
-    for (const entry of entries) {
-      busy.add(entry.prepared.request.sessionId)
-      waitingBytes -= entry.prepared.bytes
-      if (isLarge(entry)) largeWaiting--
-    }
-  }
-
-  /** Takes the next group of those that are not large. */
-  function takeGroup(): Entry[] {
-    const small = ready().filter((entry) => !isLarge(entry))
-    const size = Math.min(groupSizeMax, Math.ceil(small.length / (groupsInFlightMax - groups)))
-    const taken: Entry[] = []
-    let bytes = 0
-    // The first is taken in any case, so what did not fit is taken first of all in a later group.
-    for (const entry of small) {
-      if (taken.length === size) break
-      if (taken.length > 0 && bytes + entry.prepared.bytes > groupBytesMax) continue
-      taken.push(entry)
-      bytes += entry.prepared.bytes
-    }
-    takeOut(taken)
-    return taken
-  }
-
-  /** Takes the next large one: of whoever has waited longest for a turn. */
-  function takeLarge(): Entry | undefined {
-    const turnOf = ({ holder }: Entry) => turns.get(holder) ?? 0
-    let next: Entry | undefined
-    for (const entry of ready())
-      if (isLarge(entry) && (next === undefined || turnOf(entry) < turnOf(next))) next = entry
-    if (next === undefined) return undefined
-    turns.set(next.holder, Math.max(0, ...turns.values()) + 1)
-    takeOut([next])
-    return next
-  }
-
   function pump() {
-    while (groups < groupsInFlightMax && waiting.length > 0) {
-      const group = takeGroup()
+    while (groups < groupsInFlightMax && waiting.count() > 0) {
+      const group = waiting.takeGroup(groupsInFlightMax - groups)
       if (group.length === 0) break
       groups++
       runGroup(group).finally(() => {
@@ -190,16 +130,15 @@ export function createAppendQueue({
         pump()
       })
     }
-    const large = isLargeUnderWay || largeWaiting === 0 ? undefined : takeLarge()
+    const large = isLargeUnderWay ? undefined : waiting.takeLarge()
     if (large !== undefined) {
       isLargeUnderWay = true
       runGroup([large]).finally(() => {
         isLargeUnderWay = false
-        if (largeWaiting === 0) turns.clear()
         pump()
       })
     }
-    if (waiting.length === 0 && busy.size === 0 && patient === 0) {
+    if (waiting.isIdle() && patient === 0) {
       const waiters = idleWaiters
       idleWaiters = []
       for (const resume of waiters) resume()
@@ -207,7 +146,7 @@ export function createAppendQueue({
   }
 
   const release = (entry: Entry) => {
-    if (!entry.isPatient) return void busy.delete(entry.prepared.request.sessionId)
+    if (!entry.isPatient) return waiting.done(entry.prepared.request.sessionId)
     entry.isPatient = false
     patient--
   }
@@ -258,9 +197,7 @@ export function createAppendQueue({
   async function tryLater(entry: Entry): Promise<void> {
     try {
       await pauseLocked(entry)
-      waiting.unshift(entry)
-      waitingBytes += entry.prepared.bytes
-      if (isLarge(entry)) largeWaiting++
+      waiting.add(entry, true)
     } catch (thrown) {
       entry.reject(asError(thrown))
     }
@@ -400,12 +337,11 @@ export function createAppendQueue({
       const holder = behalf()
       return new Promise<AppendOutcome>((resolve, reject) => {
         const prepared = prepareAppend(request)
-        if (waiting.length >= queueMax) throw new UnavailableError('the append queue is full')
+        if (waiting.count() >= queueMax) throw new UnavailableError('the append queue is full')
         const { bytes } = prepared
-        if (request.fence === undefined && waitingBytes > 0 && waitingBytes + bytes > queueBytesMax)
-          throw new OverloadedError()
-        waitingBytes += bytes
-        const entry: Entry = {
+        const waits = waiting.bytes()
+        if (request.fence === undefined && waits > 0 && waits + bytes > queueBytesMax) throw new OverloadedError()
+        waiting.add({
           prepared,
           resolve,
           reject,
@@ -413,9 +349,7 @@ export function createAppendQueue({
           isRepeat: false,
           isPatient: false,
           holder,
-        }
-        waiting.push(entry)
-        if (isLarge(entry)) largeWaiting++
+        })
         // Those of many tenants share what it starts.
         void onOwnBehalf(pump)
       })

@@ -75,7 +75,7 @@ export const bytesGuards: Guard[] = [
   {
     id: 'append-queue-bytes',
     file: 'src/append-queue.ts',
-    find: 'waitingBytes > 0 && waitingBytes + bytes > queueBytesMax',
+    find: 'waits > 0 && waits + bytes > queueBytesMax',
     replace: 'HIT(false)',
     keeps: 'appends that wait from filling the memory',
     tests: [['promise-bytes.test.ts', 'PROMISE-188']],

@@ -631,7 +631,7 @@ const takeover: Guard[] = [
   },
   {
     id: 'one-append-per-session',
-    file: 'src/append-queue.ts',
+    file: 'src/append-waiting.ts',
     find: 'const isFirst = !seen.has(id)',
     replace: 'const isFirst = HIT(true)',
     keeps: 'two appends of one session from being under way at once',
