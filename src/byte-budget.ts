@@ -38,7 +38,7 @@ const mega = 1024 * 1024
 
 /** A sixteenth of what the heap may have: a value is in memory several times on its way. */
 export const bytesMaxDefault = () =>
-  Math.min(256 * mega, Math.max(64 * mega, Math.floor(getHeapStatistics().heap_size_limit / 16)))
+  Math.min(128 * mega, Math.max(64 * mega, Math.floor(getHeapStatistics().heap_size_limit / 16)))
 
 export function createByteBudget(
   bytesMax: number,

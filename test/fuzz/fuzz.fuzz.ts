@@ -40,7 +40,7 @@ it(`PROMISE-310: ${count} hostile operations over HTTP and WebSocket: no interna
   })
   const url = await server.ready
   const schema = buildSchema(readFileSync(here('../../schema.graphql'), 'utf8'))
-  const world: World = { ids: [], cursors: [] }
+  const world: World = { ids: [], cursors: [], season: 0 }
   const root = random(seed)
   const wrong: string[] = []
   let drawn = 0
@@ -68,6 +68,7 @@ it(`PROMISE-310: ${count} hostile operations over HTTP and WebSocket: no interna
         drawOperation(schema, own, world),
       )
       drawn += isSocket ? operations.length : 1
+      world.season = Math.floor(drawn / 1000)
       const sent = isSocket
         ? await sendOverSocket(url, own, operations)
         : await sendOverHttp(url, own, operations[0]!, operations.slice(1))
@@ -96,7 +97,7 @@ it(`PROMISE-310: ${count} hostile operations over HTTP and WebSocket: no interna
   for (let after: string | null = null; ; ) {
     const { sessions: page } = await ask(
       url,
-      'query($after: String) { sessions(first: 200, after: $after) { edges { node { id } } pageInfo { endCursor hasNextPage } } }',
+      'query($after: String) { sessions(first: 200, after: $after, archived: null) { edges { node { id } } pageInfo { endCursor hasNextPage } } }',
       { after },
     )
     sessions.push(...page.edges.map(({ node }: { node: { id: string } }) => node.id))

@@ -13,6 +13,8 @@ import type { Random } from '../support/random.ts'
 export interface World {
   ids: string[]
   cursors: string[]
+  /** Ids that are made up change with it, so that a long run meets more than its first sessions, which are archived by then. */
+  season: number
 }
 
 const idsKept = 2_000
@@ -141,7 +143,7 @@ function anyId(random: Random, world: World, argument: string): unknown {
       : /session/i.test(argument)
         ? 'ses'
         : random.of(['ses', 'msg', 'req'] as const)
-    return `${prefix}_fuzzfuzz_${shortId(random)}`
+    return `${prefix}_fuzzfuzz_${world.season}_${shortId(random)}`
   }
   return random.chance(0.2) ? random.of(hostileNumbers) : random.of(hostileTexts)
 }

@@ -1,5 +1,6 @@
 // A tenant that does all at once what one caller should not be able to harm the others with. A process of its own, so that what it costs to
 // be hostile is not taken for what it costs to be attacked: node --import tsx hostile.ts URL TOKEN. It goes on until it is killed.
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { setPriority } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,13 +12,27 @@ setPriority(10)
 
 const socketUrl = `${base.replace('http', 'ws')}graphql`
 const session = 'ses_hostile_large'
-/** How often each thing was begun, told once a second. */
-const begun: Record<string, number> = {}
+/** How often each thing was begun and done, and what came of it: statuses, and codes of closed sockets. Told once a second. */
+interface Told {
+  begun: number
+  done: number
+  came: Record<string, number>
+}
+const told: Record<string, Told> = {}
+const current = new AsyncLocalStorage<Told>()
+function came(what: string): void {
+  const { came } = current.getStore() ?? { came: {} as Told['came'] }
+  came[what] = (came[what] ?? 0) + 1
+}
 
 type Body = string | Buffer
 /** Sends a request and lets the answer go by; resolves with the status, or 0 when the connection broke. Never rejects. */
 function send(body: Body | undefined, over: { path?: string; headers?: Record<string, string>; reads?: boolean } = {}) {
-  return new Promise<number>((resolve) => {
+  return new Promise<number>((done) => {
+    const resolve = AsyncLocalStorage.bind((status: number) => {
+      came(`status ${status}`)
+      done(status)
+    })
     const { hostname, port } = new URL(base)
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}`, ...over.headers }
     const sent: ClientRequest = request({
@@ -45,7 +60,13 @@ function open(initialised: boolean): Promise<WebSocket | null> {
   return new Promise((resolve) => {
     const socket = new WebSocket(socketUrl, 'graphql-transport-ws')
     socket.on('error', () => resolve(null))
-    socket.on('close', () => resolve(null))
+    socket.on(
+      'close',
+      AsyncLocalStorage.bind((code: number) => {
+        came(`closed ${code}`)
+        resolve(null)
+      }),
+    )
     socket.on('open', () => {
       if (!initialised) return resolve(socket)
       socket.send(
@@ -101,6 +122,7 @@ const attacks: Record<string, () => Promise<void>> = {
       return sent
     })
     await sleep(15_000)
+    for (const sent of slow) came(sent.destroyed ? 'ended by the server' : 'still open')
     for (const sent of slow) sent.destroy()
   },
   async 'large rows for small answers'() {
@@ -241,12 +263,16 @@ for (let n = 0; n < 4; n++)
     },
   })
 
-for (const [name, attack] of Object.entries(attacks))
-  void (async () => {
+for (const [name, attack] of Object.entries(attacks)) {
+  const own: Told = { begun: 0, done: 0, came: {} }
+  told[name] = own
+  void current.run(own, async () => {
     for (;;) {
-      begun[name] = (begun[name] ?? 0) + 1
+      own.begun++
       await attack()
+      own.done++
       await sleep(10)
     }
-  })()
-setInterval(() => console.log(JSON.stringify(begun)), 1000)
+  })
+}
+setInterval(() => console.log(JSON.stringify(told)), 1000)
