@@ -177,16 +177,16 @@ export const replayChecks: Check[] = [
     title: 'a reader that pauses in front of a long backlog misses nothing and gets it in order',
     async run(world) {
       const id = await world.session()
-      // More than sockets hold on their own, so that the server has to wait for its reader.
-      const text = 'x'.repeat(400_000)
-      const backlog = 40
+      // More than sockets hold on their own, so that the server has to wait for its reader; small enough that it reads several at a time.
+      const text = 'x'.repeat(25_000)
+      const backlog = 240
       for (let n = 0; n < backlog; n++) await world.admit(id, `${n} ${text}`, { resume: false })
       for (const via of transports) {
         const last = (await world.seq(id)) + 5
         const watching = await world.watch(id, 1, via)
         watching.pause()
         // Long enough that a server which puts things away for an absent reader has done so.
-        await pause(800)
+        await pause(2000)
         for (let n = 0; n < 5; n++) await world.admit(id, `${via} ${n}`, { resume: false })
         watching.resume()
         await watching.items
