@@ -169,6 +169,28 @@ describe('after the database was away', () => {
     }
   })
 
+  it('PROMISE-1310: an owner whose lock was seen held since then was back, too, without a new claim', async () => {
+    const { a, b, deadAt } = await neighbours()
+    const { owner } = a.core
+    const cut = await cutOff(b.core, { owner, leaseMs: 600_000 })
+    try {
+      expect(await freeLocks(a, b)).toBeGreaterThanOrEqual(2)
+      await b.liveness.whenHeld()
+      await a.liveness.whenHeld()
+      expect(await deadAt(0)).toEqual([])
+      await a.kill()
+      await eventually('its lock to be free', async () => (await b.liveness.observe()).lookAgainInMs !== null)
+      expect(await deadAt(1999)).not.toContain(owner)
+      expect(await deadAt(2001)).toContain(owner)
+    } finally {
+      await b.core.db.claim.delete({ where: { sessionId: cut.sessionId } })
+      await cut.append([
+        event('execution.settled', { executionId: cut.executionId, outcome: 'CLEARED', retryAt: null }),
+      ])
+      await b.stop()
+    }
+  })
+
   it('PROMISE-129: an owner that has taken a claim since then was back: its free lock counts after the grace', async () => {
     const { a, b, deadAt } = await neighbours()
     const { owner } = a.core

@@ -93,6 +93,8 @@ export function createLiveness({
   let closed = false
   let timer: NodeJS.Timeout | undefined
   const freeSince = new Map<string, number>()
+  /** Owners whose lock this connection has seen held: they were back, and what frees their lock from now on is no absence of the database. */
+  const seenHeld = new Set<string>()
   /** Since when, by the database's clock, it has not been away; and from when on, by ours, everybody has had the time to come back. */
   let thereSince = new Date(0)
   let allBackAt = Number.POSITIVE_INFINITY
@@ -125,6 +127,7 @@ export function createLiveness({
       log.warn({ err: error }, 'the liveness lock is lost: nothing is started until it is held again')
     isGranted = false
     freeSince.clear()
+    seenHeld.clear()
     clearTimeout(timer)
     failed.removeAllListeners()
     failed.on('error', () => {})
@@ -242,13 +245,16 @@ export function createLiveness({
     const locks = await locksOfOthers(live)
     if (client !== live) return { dead: [], lookAgainInMs: null }
     const free = new Map(locks.filter(({ held }) => !held).map((lock) => [lock.owner, lock]))
+    const owners = new Set(locks.map((lock) => lock.owner))
+    for (const known of [...seenHeld]) if (!owners.has(known)) seenHeld.delete(known)
+    for (const lock of locks) if (lock.held) seenHeld.add(lock.owner)
     for (const known of [...freeSince.keys()]) if (!free.has(known)) freeSince.delete(known)
     const seenAt = now()
     for (const other of free.keys()) if (!freeSince.has(other)) freeSince.set(other, seenAt)
     const dead: string[] = []
     let left: number | null = null
     for (const [other, since] of freeSince) {
-      const away = free.get(other)?.isBack ? 0 : allBackAt - sentAt
+      const away = seenHeld.has(other) || free.get(other)?.isBack ? 0 : allBackAt - sentAt
       const missing = Math.max(graceMs - (sentAt - since), away)
       if (missing <= 0) dead.push(other)
       else left = Math.min(left ?? missing, missing)

@@ -90,9 +90,17 @@ export const lockGuards: readonly Guard[] = [
   {
     id: 'liveness-all-back',
     file: 'src/recovery/liveness.ts',
-    find: 'const away = free.get(other)?.isBack ? 0 : allBackAt - sentAt',
+    find: 'const away = seenHeld.has(other) || free.get(other)?.isBack ? 0 : allBackAt - sentAt',
     replace: 'const away = HIT(0)',
     keeps: 'an owner that comes back later than its neighbour, after the database was away, from losing its claims',
+    tests: [[liveness, 'PROMISE-139']],
+  },
+  {
+    id: 'liveness-seen-anew',
+    file: 'src/recovery/liveness.ts',
+    find: 'seenHeld.clear()',
+    replace: 'HIT(0)',
+    keeps: 'an owner that was there before the database was away from counting as back since',
     tests: [[liveness, 'PROMISE-139']],
   },
   {
