@@ -20,6 +20,9 @@ const leaseMs = 8000
 /** Everything has to be at rest within lease and scan after the last kill, with something for a slow machine. */
 const patience = { ms: 60_000, every: 100 }
 const patienceMs = 1500
+/** Who has waited for so long waits without kills from then on, and complains after `restMsMax` (people.ts). */
+const waitMsMax = 30_000
+const pauseMsMax = 65_000
 
 let place: Place
 let fleet: Fleet
@@ -52,6 +55,7 @@ it(`REC-36, DB-17: ${kills} kills of ${victims} under load: nothing acknowledged
   const people = startPeople(fleet.urls, 10, chance.fork())
   const killed = { servers: 0, 'servers while starting': 0, 'the database': 0 }
   const begun = performance.now()
+  let pauses = 0
   for (let n = 0; n < kills; ) {
     await sleep(chance.from(50, 1200))
     // The moment is random, but somebody has to be there to be killed in the middle of something; mostly somebody else, too, who goes on.
@@ -60,6 +64,12 @@ it(`REC-36, DB-17: ${kills} kills of ${victims} under load: nothing acknowledged
     // A slow machine must not spend the whole run on starts: people are to get something done in between, if it does not take too long.
     const wanted = people.answers() + chance.from(0, 40)
     for (const deadline = Date.now() + patienceMs; people.answers() < wanted && Date.now() < deadline; ) await sleep(20)
+    // Where kills come faster than a slow machine recovers nothing comes to rest. Then they pause, for as long as a session may take without them.
+    if (people.longestWaitMs() > waitMsMax) {
+      pauses++
+      for (const deadline = Date.now() + pauseMsMax; people.longestWaitMs() > waitMsMax && Date.now() < deadline; )
+        await sleep(100)
+    }
     // One of them is the database in any run, where it is theirs: chance alone leaves it out of every twenty-fifth run of twenty.
     const isDue = place.kind === 'embedded' && killed['the database'] === 0 && n >= Math.floor(kills / 2)
     const pid = chance.chance(0.15) || isDue ? place.databasePid() : undefined
@@ -127,6 +137,7 @@ it(`REC-36, DB-17: ${kills} kills of ${victims} under load: nothing acknowledged
       database: place.kind,
       killed,
       killsTookS: Math.round(killedMs / 1000),
+      pauses,
       atRestAfterS: Math.round(restMs / 100) / 10,
       resting,
       failedStarts: fleet.failedStarts.length,

@@ -17,6 +17,8 @@ export interface People {
   counts: Record<string, number>
   /** How many answers they have got by now. */
   answers(): number
+  /** For how long the one who waits longest for a session to come to rest has waited, in ms. */
+  longestWaitMs(): number
   /** They finish what they are asking and leave, in the middle of whatever runs. */
   stop(): Promise<void>
   /** After all: decides and resolves what is open, asks for one last answer, and waits until the session is idle. */
@@ -41,6 +43,7 @@ export function startPeople(urls: () => string[], count: number, chance: Random)
   const complaints: string[] = []
   const counts: Record<string, number> = {}
   let stopped = false
+  const waits = new Set<number>()
   const counted = (what: string, by = 1) => {
     counts[what] = (counts[what] ?? 0) + by
   }
@@ -99,7 +102,16 @@ export function startPeople(urls: () => string[], count: number, chance: Random)
 
   /** Waits until the session is idle, and does what it asks for. */
   async function toRest(sessionId: string, isOver: () => boolean, mayStop = true): Promise<void> {
-    const deadline = Date.now() + restMsMax
+    const begun = performance.now()
+    waits.add(begun)
+    try {
+      await untilRest(sessionId, isOver, mayStop, Date.now() + restMsMax)
+    } finally {
+      waits.delete(begun)
+    }
+  }
+
+  async function untilRest(sessionId: string, isOver: () => boolean, mayStop: boolean, deadline: number) {
     while (!isOver()) {
       const { seq, status, parkedReason, interactions } = await now(sessionId)
       if (status === 'IDLE') return
@@ -191,6 +203,7 @@ export function startPeople(urls: () => string[], count: number, chance: Random)
     complaints,
     counts,
     answers,
+    longestWaitMs: () => (waits.size === 0 ? 0 : performance.now() - Math.min(...waits)),
     async stop() {
       stopped = true
       await Promise.all(working)
