@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { boundWire } from './bounded-session.ts'
+import { readFacts, unfitness } from './database-fit.ts'
 import { asError } from './errors.ts'
 
 /**
@@ -15,8 +16,8 @@ import { asError } from './errors.ts'
 /** Why a database was left as it is. */
 export class MigrationError extends Error {
   override readonly name = 'MigrationError'
-  /** EDITED: an applied file differs. UNKNOWN: a newer schema. UNFINISHED: Prisma's tool failed in it. FAILED: its SQL. INVALID: its file. */
-  readonly code: 'EDITED' | 'UNKNOWN' | 'UNFINISHED' | 'FAILED' | 'INVALID'
+  /** EDITED: an applied file differs. UNKNOWN: a newer schema. UNFINISHED: Prisma's tool failed in it. FAILED: its SQL. INVALID: its file. UNFIT: the database itself. */
+  readonly code: 'EDITED' | 'UNKNOWN' | 'UNFINISHED' | 'FAILED' | 'INVALID' | 'UNFIT'
 
   constructor(code: MigrationError['code'], message: string, options?: ErrorOptions) {
     super(message, options)
@@ -54,7 +55,8 @@ const createBooks = `CREATE TABLE IF NOT EXISTS _prisma_migrations (
  * the others wait for it. A kill in the middle leaves the migration undone as a whole, the next call does it.
  *
  * @param dir where the `<stamp>_<name>/migration.sql` are; default is what came with this binary.
- * @throws MigrationError before anything is written, when an applied file was edited or the database is newer than this binary.
+ * @throws MigrationError before anything is written, when an applied file was edited, the database is newer than this binary, or breaks a rule of
+ *   database-fit.ts.
  */
 export async function migrate(options: {
   url: string
@@ -68,6 +70,7 @@ export async function migrate(options: {
   await client.connect()
   try {
     await boundWire(client)
+    await mustFit(client)
     // One that stands still inside of a migration lets the next one do it.
     await client.query(`SET idle_in_transaction_session_timeout = '${stillMinutesMax}min'`)
     // A migrating process that is killed frees the lock at once. Not every server's system can watch its clients.
@@ -83,6 +86,17 @@ export async function migrate(options: {
   } finally {
     await client.end().catch(() => {})
   }
+}
+
+/** Before anything is written: another database is easier to make than to mend. */
+async function mustFit(client: pg.Client): Promise<void> {
+  const broken = unfitness(await readFacts(client))
+  if (broken.length === 0) return
+  const list = broken.map((rule) => `\n- ${rule}`).join('')
+  throw new MigrationError(
+    'UNFIT',
+    `DATABASE_URL: sessions cannot be kept in this database. Nothing was written.${list}`,
+  )
 }
 
 /** One transaction: lock, look, judge, apply the first missing one, book it. Undefined when none is missing. */

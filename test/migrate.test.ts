@@ -64,10 +64,15 @@ async function books(): Promise<Record<string, unknown>[]> {
   return (await client.query('SELECT * FROM _prisma_migrations ORDER BY migration_name')).rows
 }
 
-/** The same database on a connection that cannot write: a refusal that comes through has not tried to. */
-function readOnly(): string {
+/** The same database as one who may only read: a refusal that comes through has not tried to write. */
+async function readOnly(): Promise<string> {
+  const client = await connect()
+  const role = `reader_${process.pid}`
+  const { rowCount } = await client.query('SELECT 1 FROM pg_roles WHERE rolname = $1', [role])
+  if (rowCount === 0) await client.query(`CREATE ROLE ${role}`)
+  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA public TO ${role}`)
   const at = new URL(url)
-  at.searchParams.set('options', '-c default_transaction_read_only=on')
+  at.searchParams.set('options', `-c role=${role}`)
   return at.href
 }
 
@@ -76,7 +81,7 @@ describe('migrating', () => {
     const names = readMigrations(migrationsDir).map((migration) => migration.name)
     expect(await migrate({ url })).toEqual({ applied: names })
     expect(await migrate({ url })).toEqual({ applied: [] })
-    expect(await migrate({ url: readOnly() })).toEqual({ applied: [] })
+    expect(await migrate({ url: await readOnly() })).toEqual({ applied: [] })
   })
 
   it("keeps Prisma's books: its columns, and the checksum of the file", async () => {
@@ -193,7 +198,7 @@ describe('refusing', () => {
       message: expect.stringMatching(/newer schema.*20260102000000_newer.*Nothing was written/),
     }
     await expect(migrate({ url, dir })).rejects.toMatchObject(refusal)
-    await expect(migrate({ url: readOnly(), dir })).rejects.toMatchObject(refusal)
+    await expect(migrate({ url: await readOnly(), dir })).rejects.toMatchObject(refusal)
     expect([await tables(), await books()]).toEqual(before)
   })
 
@@ -203,7 +208,7 @@ describe('refusing', () => {
     write('20260102000000_two', 'CREATE TABLE two ();\n')
     write('20260101000000_one', 'CREATE TABLE one (n int);\n')
     const refusal = { code: 'EDITED', message: expect.stringMatching(/20260101000000_one was edited.*new migration/) }
-    await expect(migrate({ url: readOnly(), dir })).rejects.toMatchObject(refusal)
+    await expect(migrate({ url: await readOnly(), dir })).rejects.toMatchObject(refusal)
     await expect(migrate({ url, dir })).rejects.toMatchObject(refusal)
     expect(await tables()).toEqual(['_prisma_migrations', 'one'])
     // Other line ends are the same migration.
@@ -216,7 +221,7 @@ describe('refusing', () => {
     await migrate({ url, dir })
     const client = await connect()
     await client.query('UPDATE _prisma_migrations SET finished_at = NULL')
-    await expect(migrate({ url: readOnly(), dir })).rejects.toMatchObject({ code: 'UNFINISHED' })
+    await expect(migrate({ url: await readOnly(), dir })).rejects.toMatchObject({ code: 'UNFINISHED' })
     await client.query('UPDATE _prisma_migrations SET rolled_back_at = now(); DROP TABLE one')
     expect(await migrate({ url, dir })).toEqual({ applied: ['20260101000000_one'] })
   })
