@@ -1,5 +1,5 @@
 // Makes dist/: the server as one file, and the web console in dist/web. `node scripts/build.mjs` makes both; a start makes what is stale.
-import { copyFileSync, existsSync, readdirSync, statSync } from 'node:fs'
+import { copyFileSync, existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import process, { argv } from 'node:process'
 import { fileURLToPath } from 'node:url'
@@ -27,18 +27,30 @@ const isStale = (made, ...sources) =>
 
 export async function buildServer() {
   const { build } = await import('esbuild')
-  await build({
-    entryPoints: [join(root, 'src/server.ts')],
-    outfile: serverBundle,
-    bundle: true,
-    platform: 'node',
-    target: 'node20.19',
-    format: 'esm',
-    packages: 'external',
-    sourcemap: true,
-    logLevel: 'error',
+  await whole(serverBundle, async () => {
+    await build({
+      entryPoints: [join(root, 'src/server.ts')],
+      outfile: serverBundle,
+      bundle: true,
+      platform: 'node',
+      target: 'node20.19',
+      format: 'esm',
+      packages: 'external',
+      sourcemap: true,
+      logLevel: 'error',
+    })
+    for (const thread of threads) copyFileSync(join(root, thread), join(root, 'dist', basename(thread)))
   })
-  for (const thread of threads) copyFileSync(join(root, thread), join(root, 'dist', basename(thread)))
+}
+
+/** Makes a file; what was made by half, as on a full disk, is taken away, or it would pass for the newest. */
+async function whole(made, make) {
+  try {
+    await make()
+  } catch (error) {
+    rmSync(made, { force: true })
+    throw error
+  }
 }
 
 async function buildConsole() {
@@ -47,7 +59,9 @@ async function buildConsole() {
   process.env.NODE_ENV = 'production'
   try {
     const { build } = await import('vite')
-    await build({ configFile: join(root, 'web/vite.config.ts'), mode: 'production', logLevel: 'error' })
+    await whole(consolePage, () =>
+      build({ configFile: join(root, 'web/vite.config.ts'), mode: 'production', logLevel: 'error' }),
+    )
   } finally {
     if (before === undefined) delete process.env.NODE_ENV
     else process.env.NODE_ENV = before

@@ -1,7 +1,9 @@
 // The roof: settings in, a running server out, and the signals that end it.
+import { isatty } from 'node:tty'
 import { type Config, loadConfig } from './config.ts'
 import { asError } from './errors.ts'
 import { createLog } from './log.ts'
+import { isWholeScript } from './npm-script.ts'
 import { start } from './start.ts'
 import { startupProblem } from './startup-problem.ts'
 
@@ -24,10 +26,12 @@ try {
   let stopAsked = false
   let askedAt = 0
   let running: Awaited<ReturnType<typeof start>> | undefined
+  /** Something is gone that this process cannot do without. */
+  let why: string | undefined
   const close = async () => {
     try {
-      await running?.close()
-      process.exit(0)
+      await running?.close(why && 'its data directory was moved or removed: the server is stopping')
+      process.exit(why === undefined ? 0 : 1)
     } catch (error) {
       log.error({ err: asError(error) }, 'stopping failed')
       process.exit(1)
@@ -42,14 +46,31 @@ try {
     stopAsked = true
     askedAt = performance.now()
     log.info({ signal }, 'stopping')
+    end()
+  }
+  const end = () => {
     setTimeout(() => process.exit(1), config!.shutdownGraceMs + lateMs).unref()
     // A start that is under way is let through first: what it has begun can only then be ended in order.
     if (running) void close()
   }
+  const gone = (what: string) => {
+    log.error(what)
+    why = what
+    if (stopAsked) return
+    stopAsked = true
+    askedAt = performance.now()
+    end()
+  }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
-  // `npm start`: npm and its shell die of a SIGTERM without passing it on; what is left of it is another parent process.
-  if (process.env.npm_lifecycle_event !== undefined) {
+  // The terminal has gone. Where none was (nohup, whose wish Node forgets; a service) nobody has told this process anything.
+  process.on('SIGHUP', (signal) => {
+    if ([0, 1, 2].some((descriptor) => isatty(descriptor))) stop(signal)
+    else log.info({ signal }, 'this process has no terminal: it goes on; SIGTERM ends it')
+  })
+  // `npm start`: npm and its shell die of a SIGTERM without passing it on; what is left of it is another parent process. In the background of a
+  // script the parent changes because the script is over.
+  if (isWholeScript(process.env.npm_lifecycle_script, process.argv[1])) {
     const parent = process.ppid
     setInterval(() => {
       if (process.ppid !== parent && !stopAsked) stop('SIGTERM')
@@ -58,7 +79,7 @@ try {
 
   // With it OpenTelemetry's SDK would write to the console; ours decides what of it is logged.
   delete process.env.OTEL_LOG_LEVEL
-  running = await start({ config, log })
+  running = await start({ config, log, gone })
   if (stopAsked) await close()
   process.stdout.write(`Holdfast is ready at ${running.url} (GraphiQL at ${running.url}graphiql)\n`)
 } catch (error) {

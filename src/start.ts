@@ -22,6 +22,8 @@ export interface StartOptions {
   log: Log
   /** For tests: in place of what the config brings. */
   models?: ModelRegistry
+  /** Told once when something is gone that no repeat brings back, in words for the log: `close` is to be called, and says the same to `/readyz`. */
+  gone?: (why: string) => void
   clock?: Clock
 }
 
@@ -29,8 +31,8 @@ export interface Running {
   /** Where it can be reached, with the real port. */
   url: string
   core: Core
-  /** Stops in order (design section 12) and resolves when nothing is left. Calling it again waits for the same end. */
-  close(): Promise<void>
+  /** Stops in order (design section 12) and resolves when nothing is left. `why`: what `/readyz` says meanwhile. Calling it again waits for the same end. */
+  close(why?: string): Promise<void>
 }
 
 /** How long clients get to take the end of their streams and answers. */
@@ -43,7 +45,13 @@ const mcpFirstMs = 5000
  * Starts a server: database, migrations, runner, HTTP. What was started is stopped again when a later part fails, and the
  * error says why in its message or code (startup-problem.ts makes a line of it).
  */
-export async function start({ config, log, models, clock = realClock }: StartOptions): Promise<Running> {
+export async function start({
+  config,
+  log,
+  models,
+  clock = realClock,
+  gone = () => {},
+}: StartOptions): Promise<Running> {
   const undo: (() => unknown)[] = []
   /** Last started, first stopped; one failure does not keep the others running. */
   const undoAll = async () => {
@@ -65,7 +73,7 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     const taken = ownTools.map(({ name }) => name)
     const mcp = createMcp({ servers: config.mcpServers, log, clock, taken })
     undo.push(() => mcp.close())
-    const url = config.databaseUrl ?? (await embedded(config, log, undo))
+    const url = config.databaseUrl ?? (await embedded(config, log, undo, gone))
     await migrate({ url, log: (line) => log.info(line) })
     const stopping = new AbortController()
     const liveness = createLiveness({ url, owner, graceMs: config.livenessGraceMs, log })
@@ -83,6 +91,8 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
       stopping: stopping.signal,
     })
     undo.push(close)
+    // The client loads a part of itself at its first query: now, as its files may be moved away later.
+    await core.db.$queryRaw`SELECT 1`
     const recovery = createRecovery(core, liveness)
     await tracing
     const http = await serveHttp(core, config)
@@ -92,9 +102,9 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
     return {
       url: http.url,
       core,
-      close() {
+      close(why = 'the server is stopping') {
         closed ??= (async () => {
-          stopping.abort()
+          stopping.abort(why)
           const rested = core.coordinator.stop(config.shutdownGraceMs)
           await http.close(goodbyeMs)
           await recovery.stop()
@@ -112,8 +122,13 @@ export async function start({ config, log, models, clock = realClock }: StartOpt
   }
 }
 
-async function embedded(config: Config, log: Log, undo: (() => unknown)[]): Promise<string> {
-  const database = await startEmbedded({ dataDir: config.dataDir, log: (line) => log.info(line) })
+async function embedded(
+  config: Config,
+  log: Log,
+  undo: (() => unknown)[],
+  gone: (why: string) => void,
+): Promise<string> {
+  const database = await startEmbedded({ dataDir: config.dataDir, log: (line) => log.info(line), gone })
   undo.push(() => database.stop())
   return database.url
 }

@@ -15,7 +15,7 @@ import { createRequire } from 'node:module'
 import { dirname, join, relative, resolve } from 'node:path'
 import type { Account } from './account.ts'
 import { codeOf, EmbeddedDatabaseError } from './error.ts'
-import type { Place } from './place.ts'
+import { type Place, unwritable } from './place.ts'
 
 /** The server's programs, ready to be run by the place's account. `major` is the version a cluster must have. */
 export type Binaries = { postgres: string; initdb: string; pgCtl: string; major: string }
@@ -102,12 +102,18 @@ function copyPrograms(root: string, home: string, copyDir: string): void {
     if (old.startsWith('binaries-')) rmSync(join(home, old), { recursive: true, force: true })
   }
   const temporary = join(home, `binaries-new-${randomBytes(4).toString('hex')}`)
-  // verbatimSymlinks: otherwise the copied links point back into the directory that cannot be reached.
-  cpSync(join(root, 'native'), join(temporary, 'native'), { recursive: true, verbatimSymlinks: true })
-  completeLinks(temporary)
-  openModes(join(temporary, 'native'))
-  renameSync(join(temporary, 'native'), copyDir)
-  rmSync(temporary, { recursive: true, force: true })
+  try {
+    // verbatimSymlinks: otherwise the copied links point back into the directory that cannot be reached.
+    cpSync(join(root, 'native'), join(temporary, 'native'), { recursive: true, verbatimSymlinks: true })
+    completeLinks(temporary)
+    openModes(join(temporary, 'native'))
+    renameSync(join(temporary, 'native'), copyDir)
+  } catch (error) {
+    throw unwritable(copyDir, error)
+  } finally {
+    // Half of it would fill the disk for good.
+    rmSync(temporary, { recursive: true, force: true })
+  }
 }
 
 /** Under umask 077 the copy would be as closed as the original. */

@@ -136,5 +136,5 @@ function explain(error: unknown): string {
       'Start Holdfast as a user that has one, or set DATABASE_URL to a PostgreSQL of your own.'
     )
   }
-  return `${text}. If the disk is full or the place forbids it, set HOLDFAST_DATA_DIR to another directory.`
+  return `${text}. If the disk is full make room on it; if the place forbids it, set HOLDFAST_DATA_DIR to another directory. Nothing half made is left.`
 }

@@ -14,23 +14,27 @@ export function urlOf(port: number, password: string): string {
 
 /**
  * Asks whether the place's own server answers on the port. `serving` also means that the database is there. `busy` is a
- * server that starts, stops or has no connection left; `other` is somebody else's, or a copy of this directory.
+ * server that starts, stops or has no connection left; `other` is somebody else's, or a copy of this directory. `isMoved`: does its
+ * process work in this very directory? Asked when it knows the directory by another name, under which it was started before that was moved: it is
+ * the one server of this data, and a second one would refuse to begin beside it.
  */
 export async function probe(
   place: Place,
   port: number,
   password: string,
+  isMoved: () => boolean = () => false,
 ): Promise<'serving' | 'busy' | 'silent' | 'other'> {
+  const isThis = (directory: string) => isSame(directory, place.cluster) || isMoved()
   try {
     const seen = await withClient(port, password, databaseName, readDirectory).catch(async (error) => {
       if (codeOf(error) !== '3D000') throw error
       return withClient(port, password, 'postgres', async (client) => {
         const directory = await readDirectory(client)
-        if (isSame(directory, place.cluster)) await client.query(`CREATE DATABASE ${databaseName}`)
+        if (isThis(directory)) await client.query(`CREATE DATABASE ${databaseName}`)
         return directory
       })
     })
-    return isSame(seen, place.cluster) ? 'serving' : 'other'
+    return isThis(seen) ? 'serving' : 'other'
   } catch (error) {
     const code = codeOf(error) ?? ''
     // 57P03 starting or stopping, 57P01 stopped under us, 53300 full, 42P04 and 23505: made by someone else just now.

@@ -43,7 +43,8 @@ export async function launch(place: Place, log: (line: string) => void): Promise
         if (!outcome.retry) break
       }
     } else {
-      const answer = file.port === 0 ? 'silent' : await probe(place, file.port, password)
+      const answer =
+        file.port === 0 ? 'silent' : await probe(place, file.port, password, () => isOurs(place, file.pid) === true)
       if (answer === 'serving') return { url: urlOf(file.port, password), joined: true }
       if (isMoving(place, file)) lastMovement = Date.now()
       if (file.status === 'stopping') {
@@ -62,6 +63,7 @@ export async function launch(place: Place, log: (line: string) => void): Promise
   }
   throw new EmbeddedDatabaseError(
     `The database in ${place.cluster} could not be started: ${reason || 'it did not become ready'}. See ${place.logFile}; ` +
+      (/No space left|Disk quota/i.test(reason) ? `make room on the disk of ${place.home}, ` : '') +
       'end a process that holds the directory, or set HOLDFAST_DATA_DIR to another one.',
   )
 }

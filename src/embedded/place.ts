@@ -9,6 +9,7 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
@@ -114,7 +115,8 @@ export function locate(dataDir: string, log: (line: string) => void): Place {
   return layout(elsewhere)
 }
 
-function layout(home: string): Place {
+/** What stands where in a home. */
+export function layout(home: string): Place {
   const cluster = join(home, 'postgres')
   return {
     home,
@@ -127,11 +129,32 @@ function layout(home: string): Place {
   }
 }
 
-/** Replaces a small file in one move, so that a reader or a crash never meets half of it. */
+/**
+ * Replaces a small file in one move, so that a reader or a crash never meets half of it.
+ * @throws EmbeddedDatabaseError naming the file, when it cannot be written; nothing of it is left then.
+ */
 export function writeWhole(path: string, text: string): void {
   const temporary = `${path}.${randomBytes(4).toString('hex')}`
-  writeFileSync(temporary, text, { mode: 0o600, flush: true })
-  renameSync(temporary, path)
+  try {
+    writeFileSync(temporary, text, { mode: 0o600, flush: true })
+    renameSync(temporary, path)
+  } catch (error) {
+    rmSync(temporary, { force: true })
+    throw unwritable(path, error)
+  }
+}
+
+const full = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
+
+/** Why something in a data directory could not be written, with the way out. */
+export function unwritable(path: string, error: unknown): EmbeddedDatabaseError {
+  if (error instanceof EmbeddedDatabaseError) return error
+  const code = codeOf(error) ?? textOf(error)
+  return new EmbeddedDatabaseError(
+    `${path} cannot be written (${code}). ` +
+      (full.has(code) ? `Make room on the disk of ${dirname(path)}` : `Let this user write to ${dirname(path)}`) +
+      ', or set HOLDFAST_DATA_DIR to another directory. Nothing half written is left.',
+  )
 }
 
 function isEmpty(dir: string): boolean {

@@ -5,6 +5,12 @@ import { codeOf } from './error.ts'
 
 /** Questions to the system about processes that may not be ours. Every answer can be out of date when it is read. */
 
+/** A process, told from one that gets its number later. */
+export interface Process {
+  pid: number
+  birth: string
+}
+
 /** True while the pid names a process that has not ended; one that only waits to be reaped counts as ended. */
 export function isAlive(pid: number): boolean {
   try {

@@ -1,11 +1,12 @@
 import { hasCluster } from './cluster.ts'
 import { EmbeddedDatabaseError } from './error.ts'
+import { follow } from './followed.ts'
 import { keepRunning } from './keep-running.ts'
 import { launch } from './launch.ts'
 import { withLaunchLock } from './lock.ts'
-import { locate, openDataDir } from './place.ts'
-import { stopServer } from './stop.ts'
-import { joinUsers } from './users.ts'
+import { layout, locate, openDataDir } from './place.ts'
+import { stopProcess, stopServer } from './stop.ts'
+import { hasUsers, joinUsers } from './users.ts'
 
 export { EmbeddedDatabaseError }
 
@@ -26,16 +27,31 @@ export type EmbeddedDatabase = { url: string; joined: boolean; stop(): Promise<v
 export async function startEmbedded(options: {
   dataDir: string
   log?: (line: string) => void
+  /** Told once, within some seconds, when the directory was moved or removed: this process cannot go on, and `stop` is to be called. */
+  gone?: (why: string) => void
 }): Promise<EmbeddedDatabase> {
   const log = options.log ?? (() => {})
   const dataDir = openDataDir(options.dataDir)
   const { place, url, joined, membership } = await withLaunchLock(dataDir, log, async () => {
     const place = locate(dataDir, log)
-    const found = await launch(place, log)
+    let found: { url: string; joined: boolean }
+    try {
+      found = await launch(place, log)
+    } catch (error) {
+      // What it began before it failed: nobody would ever stop it.
+      if (!hasUsers(place.usersDir)) await stopServer(place, log)
+      throw error
+    }
     // Under the same lock: between finding the server and being counted nobody may stop it as the last one.
-    return { place, ...found, membership: joinUsers(place.usersDir) }
+    try {
+      return { place, ...found, membership: joinUsers(place.usersDir) }
+    } catch (error) {
+      if (!hasUsers(place.usersDir)) await stopServer(place, log)
+      throw error
+    }
   })
-  const keeper = keepRunning(dataDir, place, log)
+  const followed = follow(dataDir)
+  const keeper = keepRunning(dataDir, place, followed, log, options.gone ?? log)
   let stopping: Promise<void> | undefined
   return {
     url,
@@ -43,11 +59,17 @@ export async function startEmbedded(options: {
     stop() {
       stopping ??= (async () => {
         await keeper.end()
-        // Deleted under us: nothing is left to leave or to stop.
-        if (!hasCluster(place)) return
-        await withLaunchLock(dataDir, log, async () => {
-          if (membership.leave().last) await stopServer(place, log)
-        })
+        const now = followed.where()
+        const at = now === undefined || now === dataDir || place.home !== dataDir ? place : layout(now)
+        // Gone under us: nobody can be asked who else uses it. A server that is left has nothing to serve.
+        if (now === undefined || !hasCluster(at)) {
+          const server = keeper.server()
+          if (server !== undefined) await stopProcess(server)
+        } else
+          await withLaunchLock(now, log, async () => {
+            if (membership.leave(at.usersDir).last) await stopServer(at, log)
+          })
+        followed.close()
       })()
       return stopping
     },

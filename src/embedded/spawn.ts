@@ -53,7 +53,11 @@ export async function startServer(place: Place, binaries: Binaries): Promise<Sta
   while (ended === undefined && Date.now() < deadline) {
     const file = readPidFile(place)
     if (file.state === 'present' && file.pid === child.pid && file.status === 'ready') {
-      writeWhole(place.portFile, `${port}\n`)
+      try {
+        writeWhole(place.portFile, `${port}\n`)
+      } catch {
+        // Only a hint for the next start, which takes another port without it.
+      }
       return { started: true, port }
     }
     await sleep(10)

@@ -5,7 +5,7 @@ import { findBinaries, serverEnvironment } from './binaries.ts'
 import { codeOf } from './error.ts'
 import type { Place } from './place.ts'
 import { isOurs, readPidFile } from './postmaster.ts'
-import { isAlive } from './process-table.ts'
+import { birthOf, isAlive, type Process } from './process-table.ts'
 
 const fastMsMax = 60_000
 const immediateMsMax = 20_000
@@ -28,6 +28,13 @@ export async function stopServer(place: Place, log: (line: string) => void): Pro
   if (await endWith(file.pid, 'SIGINT', fastMsMax)) return
   log(`The database server (process ${file.pid}) did not stop within ${fastMsMax / 1000} s; ending it at once`)
   await endWith(file.pid, 'SIGQUIT', immediateMsMax)
+}
+
+/** Ends a server whose directory is not known any more; does nothing if that process is gone. */
+export async function stopProcess({ pid, birth }: Process): Promise<void> {
+  if (process.platform === 'win32' || !isAlive(pid) || birthOf(pid) !== birth) return
+  if (await endWith(pid, 'SIGINT', fastMsMax)) return
+  await endWith(pid, 'SIGQUIT', immediateMsMax)
 }
 
 async function endWith(pid: number, signal: NodeJS.Signals, msMax: number): Promise<boolean> {

@@ -8,6 +8,10 @@ const answerMsMax = 3000
 /** The lock's proof is renewed some times a second: one that is late by a moment is waited for. */
 const livenessMsMax = 1000
 
+let own: readonly string[] | undefined
+/** The migrations that came with this version, read once: the files may be moved or replaced under a server that runs. */
+export const ownMigrations = () => (own ??= readMigrations(migrationsDir).map(({ name }) => name))
+
 /**
  * Why this process cannot serve at the moment, in words that name no secret; null if it can. Asks the database, which has to answer
  * within three seconds, to know the migrations that came with this version, and to take writes. Without its liveness lock a process runs nothing.
@@ -24,7 +28,7 @@ export async function whyNotReady({
 }
 
 async function whyNotServed(db: Db, stopping: AbortSignal, writes: Writes | null): Promise<string | null> {
-  if (stopping.aborted) return 'the server is stopping'
+  if (stopping.aborted) return typeof stopping.reason === 'string' ? stopping.reason : 'the server is stopping'
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<string>((resolve) => {
     timer = setTimeout(() => resolve(`the database has not answered for ${answerMsMax} ms`), answerMsMax)
@@ -44,8 +48,8 @@ async function whyNotServed(db: Db, stopping: AbortSignal, writes: Writes | null
 
 async function whyUnusable(db: Db, writes: Writes | null): Promise<string | null> {
   const applied = await appliedMigrations(db)
-  const missing = readMigrations(migrationsDir).filter(({ name }) => !applied.has(name))
-  if (missing.length > 0) return `migrations are missing: ${missing.map(({ name }) => name).join(', ')}`
+  const missing = ownMigrations().filter((name) => !applied.has(name))
+  if (missing.length > 0) return `migrations are missing: ${missing.join(', ')}`
   return whyNotWriting(db, writes)
 }
 

@@ -1,6 +1,7 @@
 // Parses what clients send. A large text is parsed in a thread of its own, as the main one has leases to renew meanwhile. Few bytes are structure
 // (json-gauge.ts), so what comes back from there is small but for its texts, and those are copied quickly.
 
+import { readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 
 /** Up to here parsing takes less time than the way to the other thread. */
@@ -29,10 +30,12 @@ interface Thread {
 
 export function createJsonParser({ inlineMax = inlineBytesMax }: { inlineMax?: number } = {}): JsonParser {
   const decoder = new TextDecoder()
+  // Read now: it may be moved before the first large text comes.
+  const source = readFileSync(new URL('./json-worker.mjs', import.meta.url), 'utf8')
   let thread: Thread | undefined
 
   function start(): Thread {
-    const worker = new Worker(new URL('./json-worker.mjs', import.meta.url))
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`))
     const started: Thread = { worker, waiting: [] }
     worker.unref()
     // It answers in the order in which it was asked.

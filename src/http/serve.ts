@@ -9,7 +9,7 @@ import { type Bounds, bounds as usualBounds } from './bounds.ts'
 import { addressText, type Connections, createConnections, tenantText } from './connections.ts'
 import { type ConsoleFiles, loadConsole, sendFile } from './console.ts'
 import { createGraphql, type Graphql, graphqlPath, pingMs } from './graphql.ts'
-import { whyNotReady } from './health.ts'
+import { ownMigrations, whyNotReady } from './health.ts'
 import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
 import { HttpRequest } from './http-request.ts'
 import { createJsonParser } from './json.ts'
@@ -51,6 +51,7 @@ export async function serveHttp(
 ): Promise<HttpServer> {
   const bounds = { ...usualBounds, ...options.bounds }
   const json = createJsonParser()
+  ownMigrations()
   const graphql = createGraphql(core, json, { ...options, bodiesBytes: bounds.bodiesBytes })
   const gate = createGate(core.config.auth, {
     clock: core.clock,

@@ -5,6 +5,7 @@ import type { Guard } from './mutant.ts'
 import { accessGuards } from './table-access.ts'
 import { bytesGuards } from './table-bytes.ts'
 import { edge } from './table-edge.ts'
+import { embeddedGuards } from './table-embedded.ts'
 import { fairGuards } from './table-fair.ts'
 import { foreignGuards } from './table-foreign.ts'
 import { lockGuards } from './table-locks.ts'
@@ -648,6 +649,7 @@ export const guards: readonly Guard[] = [
   ...proofGuards,
   ...bytesGuards,
   ...edge,
+  ...embeddedGuards,
   ...fairGuards,
   ...foreignGuards,
   ...lockGuards,
