@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { GraphQLError } from 'graphql'
+import { findInexact, type Inexact } from '../exact-numbers.ts'
 import { createGauge, levelsMax, structureBytesMax } from './json-gauge.ts'
 
 /** Text of 4 MB and attachments of 20 MB, which base64 and JSON make larger. */
@@ -51,11 +52,20 @@ export function createBodies(most: number): { open(): Held } {
 /** How long a peer whose body is refused may go on sending it before it is answered: one that only writes would not see why it is cut off. */
 const lingerMs = 1000
 
+export interface Body {
+  bytes: Buffer<ArrayBuffer>
+  /** The first number among the variables that cannot be kept as it is written. */
+  inexact: Inexact | null
+}
+
+/** Variables, of one operation or of one in a batch. */
+const isOfVariables = (path: Inexact['path']) => path[typeof path[0] === 'number' ? 1 : 0] === 'variables'
+
 /**
  * The bytes of a request's body. Refuses it while it arrives, as soon as it is known to be too long or, where `isJson`, to have too many values. What
  * else comes of it is thrown away.
  */
-export function readBody(request: IncomingMessage, isJson: boolean, held: Held): Promise<Buffer<ArrayBuffer>> {
+export function readBody(request: IncomingMessage, isJson: boolean, held: Held): Promise<Body> {
   const most = isJson ? bodyBytesMax : structureBytesMax
   const gauge = createGauge()
   const chunks: Buffer[] = []
@@ -88,7 +98,7 @@ export function readBody(request: IncomingMessage, isJson: boolean, held: Held):
       const all = Buffer.from(new ArrayBuffer(length))
       let at = 0
       for (const chunk of chunks.splice(0)) at += chunk.copy(all, at)
-      resolve(all)
+      resolve({ bytes: all, inexact: gauge.hasInexact() ? findInexact(all, isOfVariables) : null })
     })
     // Cut off: nobody is there to be answered.
     request.once('close', () => reject(badRequest(400, 'the body ended before its time')))

@@ -16,6 +16,7 @@ import type { WebSocket } from 'ws'
 import { type Caller, endedMessage, isRefused } from '../access/caller.ts'
 import type { Gate } from '../access/gate.ts'
 import { asError } from '../errors.ts'
+import { findInexact, type Inexact, inexactText } from '../exact-numbers.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Timers } from '../pull.ts'
@@ -27,7 +28,7 @@ import type { Bounds } from './bounds.ts'
 import { type Connections, type ConnectionsOptions, tenantText } from './connections.ts'
 import type { Graphql } from './graphql.ts'
 import type { JsonParser } from './json.ts'
-import { createGauge, structureBytesMax } from './json-gauge.ts'
+import { createGauge, type Gauge, structureBytesMax } from './json-gauge.ts'
 import { limitFirstBytes, type Newcomers } from './newcomers.ts'
 import type { Operation } from './operation.ts'
 import { createOutgoing } from './outgoing.ts'
@@ -122,19 +123,22 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     end(CloseCode.SubprotocolNotAcceptable, 'Subprotocol not acceptable')
 
   async function receive(data: Buffer<ArrayBuffer>): Promise<void> {
-    if (!(await isLight(data))) return end(tooBig, tooMuchStructure)
+    const gauge = await gauged(data)
+    if (gauge === null) return end(tooBig, tooMuchStructure)
+    // Before the bytes go to another thread.
+    const inexact = gauge.hasInexact() ? findInexact(data, isOfVariables) : null
     let message: Message
     try {
       message = validateMessage(await json.parse(data))
     } catch {
       return end(CloseCode.BadRequest, 'Invalid message received')
     }
-    const broken = ended ? undefined : take(message)
+    const broken = ended ? undefined : take(message, inexact)
     if (broken) end(...broken)
   }
 
   /** Does what a message asks for; gives code and reason if it breaks the protocol. */
-  function take(message: Message): [code: number, reason: string] | undefined {
+  function take(message: Message, inexact: Inexact | null): [code: number, reason: string] | undefined {
     switch (message.type) {
       case MessageType.ConnectionInit:
         if (greeted) return [CloseCode.TooManyInitialisationRequests, 'Too many initialisation requests']
@@ -150,7 +154,7 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
         if (caller === undefined) return [CloseCode.Unauthorized, 'Unauthorized']
         if (running.has(message.id))
           return [CloseCode.SubscriberAlreadyExists, `Subscriber for ${message.id} already exists`]
-        void operate(message, caller)
+        void operate(message, caller, inexact)
         return undefined
       case MessageType.Complete:
         running.get(message.id)?.abort()
@@ -180,7 +184,7 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
    * Carries out one operation. Each has a signal of its own: an id that is used again after `complete` is another operation, and what still comes of the one
    * before it goes nowhere.
    */
-  async function operate({ id, payload }: SubscribeMessage, by: Caller): Promise<void> {
+  async function operate({ id, payload }: SubscribeMessage, by: Caller, inexact: Inexact | null): Promise<void> {
     const gone = new AbortController()
     running.set(id, gone)
     const operation: Operation = {
@@ -199,6 +203,7 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
         await tell(MessageType.Error, [refusal('UNAUTHENTICATED', endedMessage)])
         return
       }
+      if (inexact !== null) throw refusal('BAD_USER_INPUT', inexactText({ ...inexact, path: inexact.path.slice(1) }))
       const result = await carriedOut(graphql, operation, payload)
       if (gone.signal.aborted) {
         if (isAsyncIterable(result)) await result[Symbol.asyncIterator]().return?.()
@@ -233,14 +238,16 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
 
 const sliceBytes = 1_000_000
 
-/** Is there little in it besides long texts? Looks at a long message slice by slice, so that others get their turn. */
-async function isLight(data: Uint8Array): Promise<boolean> {
+const isOfVariables = ([payload, variables]: Inexact['path']) => payload === 'payload' && variables === 'variables'
+
+/** Its measure; null if there is more than little in it besides long texts. Looks at a long message slice by slice, so that others get their turn. */
+async function gauged(data: Uint8Array): Promise<Gauge | null> {
   const gauge = createGauge()
   for (let at = 0; at < data.length; at += sliceBytes) {
     if (at > 0) await new Promise((resolve) => setImmediate(resolve))
-    if (!gauge.take(data.subarray(at, at + sliceBytes))) return false
+    if (!gauge.take(data.subarray(at, at + sliceBytes))) return null
   }
-  return true
+  return gauge
 }
 
 /** The result of an operation, or why there is none. */

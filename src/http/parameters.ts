@@ -3,8 +3,9 @@
 
 import type { IncomingMessage } from 'node:http'
 import type { Plugin } from 'graphql-yoga'
+import { findInexact, type Inexact, inexactText } from '../exact-numbers.ts'
 import { refusal } from '../schema/refusal.ts'
-import { badRequest, type createBodies, readBody } from './body.ts'
+import { type Body, badRequest, type createBodies, readBody } from './body.ts'
 import { InvalidJsonError, type JsonParser } from './json.ts'
 import type { Operation } from './operation.ts'
 
@@ -29,33 +30,41 @@ export async function parametersOf(request: IncomingMessage, json: JsonParser, b
   const held = bodies.open()
   try {
     if (jsonTypes.has(type)) return await ofJson(await readBody(request, true, held), json)
-    if (type === 'application/graphql') return { query: (await readBody(request, false, held)).toString() }
+    if (type === 'application/graphql') return { query: (await readBody(request, false, held)).bytes.toString() }
     if (type === 'application/x-www-form-urlencoded')
-      return ofSearch(new URLSearchParams((await readBody(request, false, held)).toString()))
+      return ofSearch(new URLSearchParams((await readBody(request, false, held)).bytes.toString()))
   } finally {
     held.close()
   }
   throw badRequest(415, `Content-Type: must be ${accepted}`, 'BAD_REQUEST', { accept: accepted })
 }
 
-async function ofJson(body: Buffer<ArrayBuffer>, json: JsonParser): Promise<object> {
-  const value = await json.parse(body).catch((thrown: unknown) => {
+async function ofJson({ bytes, inexact }: Body, json: JsonParser): Promise<object> {
+  const value = await json.parse(bytes).catch((thrown: unknown) => {
     throw thrown instanceof InvalidJsonError ? badRequest(400, 'the body is not valid JSON') : thrown
   })
+  if (inexact !== null) throw inexactRequest(inexact)
   if (typeof value !== 'object' || value === null)
     throw badRequest(400, 'the body must be a JSON object, or a list of them')
   return value
 }
 
+const inexactRequest = (inexact: Inexact) => badRequest(400, inexactText(inexact), 'BAD_USER_INPUT')
+
 function ofSearch(search: URLSearchParams) {
   const text = (name: string) => search.get(name) || undefined
   const parsed = (name: string) => {
     const given = text(name)
+    if (given === undefined) return undefined
+    let value: unknown
     try {
-      return given === undefined ? undefined : JSON.parse(given)
+      value = JSON.parse(given)
     } catch {
       throw badRequest(400, `${name} is not valid JSON`)
     }
+    const inexact = name === 'variables' ? findInexact(given) : null
+    if (inexact !== null) throw inexactRequest({ ...inexact, path: [name, ...inexact.path] })
+    return value
   }
   return {
     query: text('query'),

@@ -5,6 +5,7 @@
 import { databaseNow } from '../db.ts'
 import { AppendRefusedError, asError } from '../errors.ts'
 import { event, type JsonValue, type NewEvent, type StepError } from '../events.ts'
+import { findInexact, inexactText } from '../exact-numbers.ts'
 import { newInteractionId } from '../ids.ts'
 import { active } from '../tracing.ts'
 import { type Asked, decidedError, readAsked } from './asked.ts'
@@ -178,7 +179,7 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
     const { callId, index, name, providerExecuted, state } = call
     await core.live.end(sessionId, messageId, index)
     const before = begins === null ? [] : [begins]
-    const parsed = parseInput(call.input)
+    const parsed = parseInput(call.input, providerExecuted)
     const input = 'value' in parsed ? parsed.value : null
     const called = (toolInput: JsonValue) =>
       event('tool.called', {
@@ -372,11 +373,14 @@ export function createStepTools(core: Core, hold: Hold, options: StepToolsOption
 }
 
 /** The arguments as a JSON object, or the rule that they break: whatever is anything else was malformed. */
-function parseInput(text: string): { value: JsonValue } | { rule: string } {
+function parseInput(text: string, hasRun: boolean): { value: JsonValue } | { rule: string } {
   if (levelsOf(text) > jsonLevelsMax) return { rule: tooDeepRule }
   const rule = 'must be a JSON object'
   try {
     const value = JSON.parse(text) as JsonValue
+    // Another number would be shown for approval, and run, than the model has written. What has run already is told as well as it can be.
+    const inexact = hasRun ? null : findInexact(text)
+    if (inexact !== null) return { rule: `break a rule at ${inexactText(inexact)}` }
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? { value } : { rule }
   } catch {
     return { rule }

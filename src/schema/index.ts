@@ -1,5 +1,6 @@
 import { builder } from './builder.ts'
 import './scalars.ts'
+import './json.ts'
 import './session.ts'
 import './sessions.ts'
 import './recovery.ts'

@@ -1,5 +1,4 @@
 import { GraphQLError, GraphQLScalarType, Kind } from 'graphql'
-import { GraphQLJSON } from 'graphql-scalars'
 import { builder } from './builder.ts'
 
 // RFC 3339 with an offset; what goes out is always UTC with milliseconds.
@@ -45,7 +44,3 @@ builder.addScalarType(
     parseLiteral: (node) => wholeNumber(node.kind === Kind.INT ? Number(node.value) : undefined),
   }),
 )
-
-builder.addScalarType('JSON', GraphQLJSON, {
-  description: 'Any JSON value: object, list, text, number, boolean or null. It comes back as it was given.',
-})
