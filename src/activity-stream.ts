@@ -3,11 +3,9 @@
 // mere time changes (a lease that runs out) has no item until somebody acts on it.
 
 import { setMaxListeners } from 'node:events'
-import { watchActivity } from './activity-poll.ts'
-import { onBehalfOf } from './behalf.ts'
-import { isTransient } from './db.ts'
-import { OverloadedError, UnavailableError } from './errors.ts'
-import { createPull, realTimers } from './pull.ts'
+import { type Moved, type Watching, watchActivity } from './activity-hub.ts'
+import { UnavailableError } from './errors.ts'
+import { createPull } from './pull.ts'
 import type { StreamSources } from './session-stream.ts'
 
 export interface ActivityStreamOptions {
@@ -17,13 +15,8 @@ export interface ActivityStreamOptions {
   whenUnauthenticated?: (then: (error: Error) => void) => () => void
 }
 
-/** Rung sessions that are looked at in one statement. */
-const batchMax = 500
 /** Sessions whose change waits for the reader. One that is further behind is ended: it has to read its list again anyway. */
 const behindMax = 10_000
-/** Seqs remembered in order not to tell the same twice; forgetting one costs a repeat at most. */
-const toldMax = 10_000
-const retryMs = 500
 
 /**
  * `{ sessionId }` after each change of a session of the tenant, at the latest one poll interval after its commit; several changes that
@@ -33,73 +26,30 @@ const retryMs = 500
 export function activityStream(
   sources: StreamSources,
   { tenant, signal, whenUnauthenticated }: ActivityStreamOptions,
-): AsyncIterableIterator<{ sessionId: string }> {
-  const { db, doorbell, stopping, metrics, clock = realTimers } = sources
-  /** Rung, whoever they belong to. */
-  const rung = new Set<string>()
-  /** Moved and of this tenant, in the order in which the reader gets them. */
-  const moved = new Set<string>()
-  const told = new Map<string, number>()
+): AsyncIterableIterator<Moved> {
+  const { stopping, metrics } = sources
+  /** In the order in which the reader gets them. */
+  const moved = new Map<string, Moved>()
   const stops: (() => void)[] = []
-  let cancelRetry: (() => void) | null = null
-  let released = false
+  let watching: Watching | null = null
 
-  function note(id: string, seq: number) {
-    if (told.get(id) === seq) return
-    told.delete(id)
-    told.set(id, seq)
-    if (told.size > toldMax) told.delete(told.keys().next().value!)
-    moved.add(id)
-  }
-
-  /** Finds out which rung sessions are the tenant's and have moved: one statement. */
-  async function sift(): Promise<void> {
-    if (cancelRetry !== null) return
-    const ids = [...rung].slice(0, batchMax)
-    // Taken out before the read: what rings while it runs is looked at again.
-    for (const id of ids) rung.delete(id)
-    try {
-      const rows = await onBehalfOf(
-        tenant,
-        () => db.$queryRaw<{ id: string; seq: number }[]>`
-          SELECT id, seq FROM "Session" WHERE id = ANY (${ids}) AND tenant = ${tenant}`,
-      )
-      for (const { id, seq } of rows) note(id, seq)
-    } catch (thrown) {
-      if (!isTransient(thrown) && !(thrown instanceof OverloadedError)) throw thrown
-      for (const id of ids) rung.add(id)
-      if (!released)
-        cancelRetry = clock.setTimeout(() => {
-          cancelRetry = null
-          pull.wake()
-        }, retryMs)
-    }
-    if (moved.size > behindMax || rung.size > 10 * behindMax)
-      throw new UnavailableError('this activity stream is too far behind')
-  }
-
-  const pull = createPull<{ sessionId: string }>(
+  const pull = createPull<Moved>(
     {
       async take() {
-        // Also while something is there to give: what has moved once more since then is the same item. Once, so that it is given at all.
-        do {
-          if (rung.size > 0) await sift()
-        } while (moved.size === 0 && rung.size > 0 && cancelRetry === null && !released)
         const first = moved.values().next()
-        return first.done ? null : { sessionId: first.value }
+        return first.done ? null : first.value
       },
-      given: ({ sessionId }) => void moved.delete(sessionId),
+      given(session) {
+        // A change that came since it was taken is another item.
+        if (moved.get(session.sessionId) === session) moved.delete(session.sessionId)
+      },
       rested(readerWaits) {
-        // Other tenants' sessions must not pile up behind a reader that is away.
-        if (!readerWaits && rung.size >= batchMax && cancelRetry === null) void pull.exclusively(sift)
+        if (readerWaits) watching?.ask()
       },
       release() {
-        released = true
+        watching?.stop()
         for (const stop of stops) stop()
-        cancelRetry?.()
-        rung.clear()
         moved.clear()
-        told.clear()
       },
     },
     metrics,
@@ -111,16 +61,16 @@ export function activityStream(
     aborting.addEventListener('abort', end)
     stops.push(() => aborting.removeEventListener('abort', end))
   }
-  stops.push(
-    doorbell.listenAll((ids) => {
-      for (const id of ids) rung.add(id)
-      pull.wake()
-    }),
-    watchActivity(sources, tenant, (sessions) => {
-      for (const { id, seq } of sessions) note(id, seq)
-      pull.wake()
-    }),
-  )
+  watching = watchActivity(sources, tenant, {
+    moved(session) {
+      // What waits and has moved once more is the same item, and comes after the last change.
+      moved.delete(session.sessionId)
+      moved.set(session.sessionId, session)
+      if (moved.size > behindMax) pull.failWith(new UnavailableError('this activity stream is too far behind'))
+      else pull.wake()
+    },
+    failed: (error) => pull.failWith(error),
+  })
   if (stopping.aborted || signal?.aborted) end()
   else if (whenUnauthenticated) stops.push(whenUnauthenticated((error) => pull.failWith(error)))
   return pull.iterator

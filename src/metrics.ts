@@ -68,7 +68,7 @@ export function createMetrics() {
     showConnectionsWaiting(waiting: () => number) {
       connectionsWaiting = waiting
     },
-    /** `why`: rate, waiting, socket or streams. */
+    /** `why`: rate, admissions, waiting, socket or streams. */
     rateLimited: new Counter({
       name: `${PREFIX}rate_limited_total`,
       help: 'Operations refused because their tenant or socket had too many',

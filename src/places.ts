@@ -10,8 +10,11 @@ export interface PlacesOptions {
 }
 
 export interface Places {
-  /** Resolves to what gives the place back once there is one; null when too many of the tenant wait, or once the signal is aborted. */
-  enter(tenant: string, gone: AbortSignal): Promise<(() => void) | null>
+  /**
+   * Resolves to what gives the place back once there is one; null when too many of the tenant wait, or once the signal is aborted. `always`: it waits
+   * however many do, as something else bounds them.
+   */
+  enter(tenant: string, gone: AbortSignal, always?: boolean): Promise<(() => void) | null>
   running(): number
   waiting(): number
 }
@@ -58,11 +61,11 @@ export function createPlaces({ most, mostOfTenant, waitingOfTenant }: PlacesOpti
   }
 
   return {
-    async enter(name, gone) {
+    async enter(name, gone, always = false) {
       if (gone.aborted) return null
       const tenant = tenants.get(name) ?? { running: 0, waiting: new Set() }
       if (running < most && tenant.running < mostOfTenant && tenant.waiting.size === 0) return start(name, tenant)
-      if (tenant.waiting.size >= waitingOfTenant) return null
+      if (!always && tenant.waiting.size >= waitingOfTenant) return null
       tenants.set(name, tenant)
       return new Promise((resolve) => {
         const away = () => {

@@ -55,6 +55,7 @@ async function serveFile(...lines: string[]) {
   await serve({ auth: apiKeys(undefined, keysFile()) })
 }
 
+const streamsOpen = async () => (await served.core.metrics.streams.get()).values[0]?.value
 const listeners = () => served.core.doorbell.listeners()
 const soon = <T>(look: () => T) => vi.waitFor(look, { timeout: 10_000, interval: 5 })
 
@@ -95,10 +96,10 @@ async function watched(bearer: string) {
   const sse = await overSse(bearer, watch)
   const dashboard = overSocket(bearer, activity)
   const dashboardSse = await overSse(bearer, activity)
-  await soon(() => {
+  await soon(async () => {
     expect(JSON.stringify(socket.items)).toContain('LogSynced')
     expect(sse.text).toContain('LogSynced')
-    expect(listeners()).toBe(4)
+    expect(await streamsOpen()).toBe(4)
   })
   return { socket, sse, dashboard, dashboardSse }
 }
@@ -128,7 +129,7 @@ describe('a token that expires', () => {
     const streams = await watched(await lived(60_000))
     await clock.advance(59_999)
     expect(streams.socket.items.at(-1)).toMatchObject({ data: { sessionEvents: { __typename: 'LogSynced' } } })
-    expect(listeners()).toBe(4)
+    expect(await streamsOpen()).toBe(4)
     const since = performance.now()
     await clock.advance(1)
     await allEnded(streams, since)
@@ -226,7 +227,7 @@ describe('a key that is taken out of the file', () => {
     const raw = await rawSocket(served, { authorization: `Bearer ${keyOfA}` })
     await soon(() => expect(raw.received).toHaveLength(1))
     const other = overSocket(keyOfB, activity)
-    await soon(() => expect(listeners()).toBe(5))
+    await soon(async () => expect(await streamsOpen()).toBe(5))
     const since = performance.now()
     writeKeys(`${keyOfB}:b`)
     await soon(() => expect(streams.socket.end.at).toBeGreaterThan(0))

@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { createRate } from '../src/http/rates.ts'
 import { createPlaces } from '../src/places.ts'
+import { admissions } from '../src/schema/admissions.ts'
+import { schema } from '../src/schema/index.ts'
 import { type Served, serveLog } from './support/served.ts'
 
 const [a, b] = ['a'.repeat(24), 'b'.repeat(24)]
@@ -87,6 +89,11 @@ describe('PROMISE-21: many operations', () => {
     now += waitMs
     expect(rate('acme')).toBe(0)
     expect(rate('acme')).toBe(100)
+    // More at once than it holds: when it is full, and then for as long as it takes.
+    const slow = createRate(1, () => now, 10)
+    expect([slow('acme', 25), slow('acme')]).toEqual([0, 16_000])
+    now += 16_000
+    expect([slow('acme'), slow('acme', 3)]).toEqual([0, 3000])
     const off = createRate(0, () => now)
     expect(Array.from({ length: 1000 }, () => off('acme')).every((ms) => ms === 0)).toBe(true)
   })
@@ -111,17 +118,18 @@ describe('PROMISE-21: many operations', () => {
     const [one, two, three] = sockets as [(typeof sockets)[0], (typeof sockets)[0], (typeof sockets)[0]]
     one!.ask('s', 'subscription { sessionActivity { id } }')
     two!.ask('s', 'subscription { sessionActivity { id } }')
-    const open = async () => (await served.core.metrics.operations.get()).values[0]?.value
-    await vi.waitFor(async () => expect(served.core.doorbell.listeners()).toBe(2), { timeout: 30_000 })
+    const streams = async () => (await served.core.metrics.streams.get()).values[0]?.value
+    await vi.waitFor(async () => expect(await streams()).toBe(2), { timeout: 30_000 })
     three!.ask('s', 'subscription { sessionActivity { id } }')
     await vi.waitFor(() => expect(limited(three!.got)).toHaveLength(1), { timeout: 30_000 })
     one!.client.terminate()
-    await vi.waitFor(async () => expect(served.core.doorbell.listeners()).toBe(1), { timeout: 30_000 })
+    await vi.waitFor(async () => expect(await streams()).toBe(1), { timeout: 30_000 })
     three!.ask('again', 'subscription { sessionActivity { id } }')
-    await vi.waitFor(async () => expect(served.core.doorbell.listeners()).toBe(2), { timeout: 30_000 })
+    await vi.waitFor(async () => expect(await streams()).toBe(2), { timeout: 30_000 })
     expect(limited(three!.got)).toHaveLength(1)
     for (const { client } of sockets) client.terminate()
-    expect(await open()).toBe(0)
+    await vi.waitFor(async () => expect(await streams()).toBe(0), { timeout: 30_000 })
+    expect(await gauge('operations')).toBe(0)
   })
 
   it('PROMISE-216: a rate holds for each operation of a batch; a request that is refused whole has status 429 and Retry-After', async () => {
@@ -146,5 +154,53 @@ describe('PROMISE-21: many operations', () => {
     )
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
     expect(await refused.json()).toMatchObject({ errors: [{ extensions: { code: 'RATE_LIMITED' } }] })
+  })
+})
+
+describe('PROMISE-21: many admissions', () => {
+  it('PROMISE-224: admissions have a bucket of their own, counted by field; queries and other mutations go on, and another tenant admits', async () => {
+    const env = { HOLDFAST_API_KEYS: `${a}:acme,${b}:beta`, HOLDFAST_TENANT_ADMISSIONS_PER_SECOND: '1' }
+    const one = await serveLog({ env })
+    const ask = (token: string, query: string) =>
+      fetch(one.endpoint, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body: JSON.stringify({ query }),
+      })
+    const create = (n: number) => `c${n}: createSession(input: { sessionId: "ses_admit${1000 + n}" }) { __typename }`
+    const many = (count: number) => Array.from({ length: count }, (_, n) => create(n)).join(' ')
+    expect((await ask(a, `mutation { ${many(4)} ...more } fragment more on Mutation { ${many(6)} }`)).status).toBe(200)
+    const refused = await ask(a, `mutation { ${create(7)} }`)
+    expect(refused.status).toBe(429)
+    const { errors } = (await refused.json()) as { errors: { extensions: { code: string; retryAfterMs: number } }[] }
+    expect(errors[0]!.extensions.code).toBe('RATE_LIMITED')
+    expect(errors[0]!.extensions.retryAfterMs).toBeGreaterThan(0)
+    expect(errors[0]!.extensions.retryAfterMs).toBeLessThanOrEqual(1000)
+    expect(await one.core.metrics.text()).toMatch(/holdfast_rate_limited_total\{why="admissions"\} 1/)
+    expect((await ask(a, '{ sessions(first: 1) { edges { node { id } } } }')).status).toBe(200)
+    expect(
+      (await ask(a, 'mutation { updateSession(input: { sessionId: "ses_nowhere0", title: "x" }) { __typename } }'))
+        .status,
+    ).toBe(200)
+    expect((await ask(b, `mutation { ${create(8)} }`)).status).toBe(200)
+    await one.close()
+  })
+
+  it('PROMISE-225: of every mutation it is decided whether it admits', () => {
+    const names = Object.keys(schema.getMutationType()!.getFields())
+    const rest = names.filter((name) => !admissions.has(name))
+    expect([...admissions].filter((name) => !names.includes(name))).toEqual([])
+    // People's answers, and what takes away: each needs something that was admitted before.
+    expect(rest).toEqual([
+      'answerQuestion',
+      'archiveSession',
+      'changeDelivery',
+      'decideApproval',
+      'dismissQuestion',
+      'interruptSession',
+      'resolveQuarantine',
+      'updateSession',
+      'withdrawPrompt',
+    ])
   })
 })

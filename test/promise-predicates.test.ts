@@ -1,6 +1,6 @@
 // Single conditions of queries and projections whose loss no other test would notice: whose row it is, and which of several siblings.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { watchActivity } from '../src/activity-poll.ts'
+import { watchActivity } from '../src/activity-hub.ts'
 import { activityStream } from '../src/activity-stream.ts'
 import type { Db } from '../src/db.ts'
 import { type EventPayloads, event, noUsage } from '../src/events.ts'
@@ -92,12 +92,15 @@ describe('of one tenant another hears nothing:', () => {
                 return rows
               },
       }) as Db
-      let moved: string[] = []
-      const stop = watchActivity({ ...here, db }, 'mine', (sessions) => {
-        moved = sessions.map(({ id }) => id)
+      const moved: string[] = []
+      const { stop } = watchActivity({ ...here, db }, 'mine', {
+        moved: ({ sessionId }) => void moved.push(sessionId),
+        failed() {},
       })
-      const theirs = await createSession(here, 'theirs')
-      const mine = await createSession(here, 'mine')
+      const beside = streamProcess(database.url, { deaf: true })
+      const theirs = await createSession(beside, 'theirs')
+      const mine = await createSession(beside, 'mine')
+      await beside.close()
       await eventually('the poll', async () => moved.includes(mine))
       stop()
       expect(moved).not.toContain(theirs)

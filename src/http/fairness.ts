@@ -3,13 +3,17 @@ import { isAsyncIterable, type Plugin } from 'graphql-yoga'
 import { onBehalfOf } from '../behalf.ts'
 import { createPlaces } from '../places.ts'
 import type { Core } from '../runner/core.ts'
+import { admissionsOf } from '../schema/admissions.ts'
 import type { Context } from '../schema/context.ts'
-import { createRate } from './rates.ts'
+import { createRate, type Rate } from './rates.ts'
 
 /** When trying again makes sense where nothing tells better. */
 const againMs = 1000
 
-type Why = 'rate' | 'waiting' | 'socket' | 'streams'
+/** Work that comes in bunches, as an import does, is no flood. */
+const admissionBurstSeconds = 10
+
+type Why = 'rate' | 'admissions' | 'waiting' | 'socket' | 'streams'
 
 /**
  * No tenant takes the process from the others, and no socket from its tenant: operations are carried out in places that tenants get in
@@ -24,6 +28,7 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
   })
   const queries = createRate(config.tenantQueriesPerSecond, () => performance.now())
   const mutations = createRate(config.tenantMutationsPerSecond, () => performance.now())
+  const admitted = createRate(config.tenantAdmissionsPerSecond, () => performance.now(), admissionBurstSeconds)
   const streams = new Map<string, number>()
   /** What a connection has under way, streams included; by what stands for the connection in each of its operations. */
   const onSocket = new WeakMap<object, number>()
@@ -43,7 +48,7 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
     return true
   }
 
-  async function inPlace<R>(context: Context, rate: (tenant: string) => number, work: () => R | Promise<R>) {
+  async function inPlace<R>(context: Context, rate: Rate, work: () => R | Promise<R>) {
     const { tenant, gone } = context
     const waitMs = rate(tenant)
     if (waitMs > 0) return refused('rate', 'too many operations a second', waitMs)
@@ -60,11 +65,29 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
     }
   }
 
+  /** Its items take places too: a change that thousands of streams tell of is answered for as many at once as the tenant may have, no more. */
+  async function subscribed(context: Context, subscribe: () => unknown) {
+    const { tenant, gone } = context
+    let leave: (() => void) | null = null
+    context.itemPlace = async () => {
+      // Bounded by the number of streams: each answers one item at a time.
+      leave = await places.enter(tenant, gone, true)
+    }
+    const result = await inPlace(context, queries, subscribe)
+    return isAsyncIterable(result) ? eachOf(tenant, result, () => leave?.()) : result
+  }
+
   return {
     onExecute({ args, executeFn, setExecuteFn }) {
       const isMutation = getOperationAST(args.document, args.operationName)?.operation === 'mutation'
       const rate = isMutation ? mutations : queries
-      setExecuteFn((args) => inPlace(args.contextValue as Context, rate, () => executeFn(args)))
+      const count = isMutation ? admissionsOf(args.document, args.operationName) : 0
+      setExecuteFn(async (args) => {
+        const context = args.contextValue as Context
+        const waitMs = admitted(context.tenant, count)
+        if (waitMs > 0) return refused('admissions', 'too many admissions a second', waitMs)
+        return inPlace(context, rate, () => executeFn(args))
+      })
     },
     onSubscribe({ subscribeFn, setSubscribeFn }) {
       setSubscribeFn((args) => {
@@ -78,22 +101,23 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
           if (left === 0) streams.delete(tenant)
           else streams.set(tenant, left)
         })
-        return inPlace(context, queries, async () => {
-          const result = await subscribeFn(args)
-          return isAsyncIterable(result) ? itemsOnBehalfOf(tenant, result) : result
-        })
+        return subscribed(context, () => subscribeFn(args))
       })
     },
   }
 }
 
-/** Each item is made on the tenant's behalf too. */
-function itemsOnBehalfOf<T>(tenant: string, items: AsyncIterable<T>): AsyncIterableIterator<T> {
+/** The same items, each made on the tenant's behalf too; calls `out` after each. */
+function eachOf<T>(tenant: string, items: AsyncIterable<T>, out: () => void): AsyncIterableIterator<T> {
   const source = items[Symbol.asyncIterator]()
+  const end = { done: true, value: undefined } as const
   return {
-    next: () => onBehalfOf(tenant, () => source.next()),
-    return: async () => (await source.return?.()) ?? { done: true, value: undefined },
-    throw: async (thrown) => (await source.throw?.(thrown)) ?? Promise.reject(thrown),
+    next: () => onBehalfOf(tenant, () => source.next()).finally(out),
+    return: async () => (await source.return?.()) ?? end,
+    throw: async (error) => {
+      await source.return?.()
+      throw error
+    },
     [Symbol.asyncIterator]() {
       return this
     },

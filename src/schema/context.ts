@@ -28,6 +28,10 @@ export interface Context {
   lastEventId: string | null
   /** The seq of the stream item that is being sent, null for one that is not in the log. */
   position: { seq: number | null }
+  /** Of a subscription: waits for one of the places of its tenant, in which an item is answered. It is given back when the item is out. */
+  itemPlace?(): Promise<void>
+  /** Of an item that many streams of the tenant answer at the same time: in whose name they read together what is the same for all and small. */
+  shared?: Context
   /** How often the peer was seen to take something of its answers. */
   taking: { readonly taken: number }
 }

@@ -111,7 +111,7 @@ export const Session = builder.prismaObject('Session', {
     status: t.field({
       type: SessionStatus,
       description: 'What it is doing.',
-      resolve: (session, _args, context) => statusFor(context, session.id, undefined),
+      resolve: (session, _args, context) => statusFor(context.shared ?? context, session.id, undefined),
     }),
     seq: t.exposeInt('seq', {
       description: 'The last event of its log, which is where a stream goes on after this snapshot.',

@@ -1,4 +1,5 @@
 import { endedMessage } from '../access/caller.ts'
+import type { Moved } from '../activity-hub.ts'
 import { activityStream } from '../activity-stream.ts'
 import { sessionStream } from '../session-stream.ts'
 import { startAnswer } from './batched.ts'
@@ -49,13 +50,39 @@ builder.subscriptionFields((t) => ({
         signal: gone,
         whenUnauthenticated: (then) => caller.whenEnded(() => then(refusal('UNAUTHENTICATED', endedMessage))),
       }),
-    resolve: async (_query, { sessionId }, _args, context) => {
+    resolve: async (_query, moved, _args, context) => {
       startAnswer(context)
-      const where = { id: sessionId }
-      return context.db.session.findUniqueOrThrow({ select: selectOf('Session'), where })
+      await context.itemPlace?.()
+      const { row, context: shared } = togetherOf(moved, context)
+      context.shared = shared
+      return row
     },
   }),
 }))
+
+type Row = Awaited<ReturnType<Context['db']['session']['findUniqueOrThrow']>>
+
+/** What streams that are told of the same change read together. */
+interface Together {
+  /** The session as it was after this change or later; what comes after is another change. */
+  row: Promise<Row>
+  /** Ends with no client. */
+  context: Context
+}
+const together = new WeakMap<Moved, Together>()
+const never = new AbortController().signal
+
+function togetherOf(moved: Moved, context: Context): Together {
+  let one = together.get(moved)
+  if (one === undefined) {
+    const row = context.db.session.findUniqueOrThrow({ select: selectOf('Session'), where: { id: moved.sessionId } })
+    one = { row, context: { ...context, gone: never } }
+    together.set(moved, one)
+    // Whoever comes next reads it again.
+    row.catch(() => together.delete(moved))
+  }
+  return one
+}
 
 function cursorOf(argument: number | null | undefined, { lastEventId }: Context): number {
   if (lastEventId === null) return argument ?? 0

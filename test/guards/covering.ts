@@ -76,7 +76,7 @@ export const areas: readonly Area[] = [
     name: 'streams',
     sources: [
       [
-        /^src\/activity-(stream|poll)\.ts$/,
+        /^src\/activity-(stream|hub|poll)\.ts$/,
         ['stream-activity', 'promise-predicates', 'promise-listeners', 'auth-tenants'],
       ],
       [/^src\/session-stream\.ts$/, logs],

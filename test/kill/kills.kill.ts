@@ -37,6 +37,7 @@ beforeAll(async () => {
     HOLDFAST_LIVENESS_GRACE_MS: '800',
     HOLDFAST_INTERRUPT_GRACE_MS: '500',
     HOLDFAST_DB_POOL: '6',
+    HOLDFAST_TENANT_ADMISSIONS_PER_SECOND: '0',
     LOG_LEVEL: 'warn',
   })
 })
