@@ -3,6 +3,7 @@
 // tenant that nobody watches costs one statement the first time, and none after it.
 
 import { type PollSources, pollActivity } from './activity-poll.ts'
+import { onOwnBehalf } from './behalf.ts'
 import { type Db, isTransient } from './db.ts'
 import type { Doorbell } from './doorbell.ts'
 import { asError, OverloadedError, UnavailableError } from './errors.ts'
@@ -28,10 +29,8 @@ export interface HubSources extends PollSources {
 const batchMax = 500
 /** Rung sessions that wait to be looked at; a process further behind lets its streams go, whose readers come back. */
 const rungMax = 100_000
-/** Seqs remembered in order not to tell the same twice, of each tenant; forgetting one costs a repeat at most. */
-const toldMax = 10_000
-/** Sessions of which is known whose they are. */
-const knownMax = 10_000
+/** Sessions remembered: whose they are, and what was told of them; forgetting one costs a read, and a repeat at most. */
+const knownMax = 100_000
 /** Watchers that are told in one turn of the event loop: each answers with an item. */
 const sliceMax = 100
 const retryMs = 500
@@ -39,7 +38,6 @@ const retryMs = 500
 interface Tenant {
   /** Since when each watches, in ms of this process's clock. */
   watchers: Map<Watcher, number>
-  told: Map<string, number>
   /** Told in the next round: the latest change of each session, and when it was if the poll has found it. */
   news: Map<string, { session: Moved; at: number }>
   /** The round that is under way: the watchers that are left, and what they are told. */
@@ -50,6 +48,8 @@ interface Tenant {
 export interface Watching {
   /** It has nothing to give to its reader, who waits. While nobody waits nothing is read, as far as what rings has room. */
   ask(): void
+  /** Resolves when what has rung meanwhile was read, as far as one statement goes: what waits and has moved once more is the same change. */
+  catchUp(): Promise<void>
   stop(): void
 }
 
@@ -69,13 +69,14 @@ function remember<V>(map: Map<string, V>, key: string, value: V, most: number): 
 function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hub {
   const tenants = new Map<string, Tenant>()
   const rung = new Set<string>()
-  /** A session has the same tenant for ever. */
-  const known = new Map<string, string>()
+  /** A session has the same tenant for ever. `told`: the seq of the change that was told last, 0 if none was. */
+  const known = new Map<string, { tenant: string; told: number }>()
   /** Those whose readers wait. */
   const asking = new Set<Watcher>()
   /** Tenants whose watchers are being told, in the order of their turns. */
   const line = new Set<Tenant>()
   let isLooking = false
+  let reading: Promise<void> | null = null
   let nextTurn: NodeJS.Immediate | null = null
   let cancelRetry: (() => void) | null = null
   let stops: (() => void)[] = []
@@ -94,12 +95,15 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
         const ids = [...rung].slice(0, batchMax)
         // Taken out before the read: what rings while it runs is looked at again.
         for (const id of ids) rung.delete(id)
-        await read(ids)
+        // For all that listen, whoever was the first to ask.
+        reading = onOwnBehalf(() => read(ids))
+        await reading
       }
     } catch (thrown) {
       failAll(asError(thrown))
     } finally {
       isLooking = false
+      reading = null
     }
   }
 
@@ -108,7 +112,7 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
       const rows = await db.$queryRaw<{ id: string; tenant: string; seq: number }[]>`
         SELECT id, tenant, seq FROM "Session" WHERE id = ANY (${ids})`
       for (const { id, tenant, seq } of rows) {
-        remember(known, id, tenant, knownMax)
+        if (!known.has(id)) remember(known, id, { tenant, told: 0 }, knownMax)
         note(tenant, id, seq, Number.POSITIVE_INFINITY)
       }
     } catch (thrown) {
@@ -126,8 +130,8 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
   /** `at`: when it changed; whoever watches since later need not know. */
   function note(name: string, id: string, seq: number, at: number): void {
     const tenant = tenants.get(name)
-    if (tenant === undefined || (tenant.told.get(id) ?? 0) >= seq) return
-    remember(tenant.told, id, seq, toldMax)
+    if (tenant === undefined || (known.get(id)?.told ?? 0) >= seq) return
+    remember(known, id, { tenant: name, told: seq }, knownMax)
     tenant.news.delete(id)
     tenant.news.set(id, { session: { sessionId: id }, at })
     line.add(tenant)
@@ -153,7 +157,7 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
   function begin(): void {
     stops = [
       doorbell.listenAll((ids) => {
-        for (const id of ids) if (tenants.has(known.get(id) ?? '') || !known.has(id)) rung.add(id)
+        for (const id of ids) if (tenants.has(known.get(id)?.tenant ?? '') || !known.has(id)) rung.add(id)
         if (rung.size > rungMax) failAll(new UnavailableError('this activity stream is too far behind'))
         void look()
       }),
@@ -173,12 +177,11 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
     cancelRetry?.()
     cancelRetry = null
     rung.clear()
-    known.clear()
   }
 
   return {
     watch(name, watcher) {
-      const tenant = tenants.get(name) ?? { watchers: new Map(), told: new Map(), news: new Map(), round: null }
+      const tenant = tenants.get(name) ?? { watchers: new Map(), news: new Map(), round: null }
       if (tenants.size === 0) begin()
       tenants.set(name, tenant)
       tenant.watchers.set(watcher, clock.now())
@@ -187,6 +190,14 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
           if (!tenant.watchers.has(watcher)) return
           asking.add(watcher)
           void look()
+        },
+        async catchUp() {
+          if (rung.size === 0) return
+          asking.add(watcher)
+          void look()
+          // Once, so that there is an end to it. Its failure is told to all.
+          await reading?.catch(() => {})
+          asking.delete(watcher)
         },
         stop() {
           asking.delete(watcher)

@@ -36,6 +36,7 @@ export function activityStream(
   const pull = createPull<Moved>(
     {
       async take() {
+        await watching?.catchUp()
         const first = moved.values().next()
         return first.done ? null : first.value
       },

@@ -33,6 +33,7 @@ import { limitFirstBytes, type Newcomers } from './newcomers.ts'
 import type { Operation } from './operation.ts'
 import { createOutgoing } from './outgoing.ts'
 import { pace } from './paced-socket.ts'
+import { rateLimited } from './rates.ts'
 
 // RFC 6455.
 const tooBig = 1009
@@ -42,6 +43,9 @@ const tryAgainLater = 1013
 const reasonMax = 123
 /** How long what runs may still get its answer before a connection without a token that counts is closed. */
 const quietMs = 30_000
+/** Messages of one socket that are read in one turn of the event loop, and that wait for theirs before nothing more is read from it. */
+const messagesPerTurn = 16
+const unreadMax = 100
 /** How long a peer that nobody knows gets to take its goodbye. */
 const lingerMs = 1000
 
@@ -53,7 +57,7 @@ export interface ConnectionParts {
   metrics: Metrics
   newcomers: Newcomers
   connections: Connections
-  limits: ConnectionsOptions['config']
+  limits: ConnectionsOptions['config'] & { socketOperations: number }
   bounds: Bounds
   pingMs: number
   stallMs: number
@@ -67,7 +71,7 @@ export interface Connection {
 
 /** Serves a socket until it is closed. Whatever runs on it then ends with it. */
 export function serveConnection(client: WebSocket, socket: Socket, parts: ConnectionParts): Connection {
-  const { gate, graphql, json, log, newcomers, bounds } = parts
+  const { gate, graphql, json, log, newcomers, bounds, limits } = parts
   /** By the id that the client has given; aborts when the operation is over, however that came. */
   const running = new Map<string, AbortController>()
   const connection: Connection = { busy: () => running.size > 0 }
@@ -99,19 +103,31 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
   }, bounds.initMs)
   impatience.unref()
 
+  /** Messages that have come and wait to be read. */
+  let unread = 0
+  let resumeReading: (() => void) | undefined
+  let sinceTurn = 0
   /** Messages are taken in the order in which they came, however long one takes to be read. */
   let before = Promise.resolve()
   client.on('message', (data) => {
     const bytes = data as Buffer<ArrayBuffer>
     // Nothing piles up behind one that takes its time.
     const resume = bytes.length > structureBytesMax ? out.holdReading() : undefined
+    unread += 1
+    if (unread >= unreadMax) resumeReading ??= out.holdReading()
     before = before
       .then(() => (ended ? undefined : receive(bytes)))
       .catch((thrown: unknown) => {
         log.error({ err: asError(thrown) }, 'a websocket message failed')
         end(CloseCode.InternalServerError, 'Internal server error')
       })
-      .finally(resume)
+      .finally(() => {
+        resume?.()
+        unread -= 1
+        if (unread > 0) return
+        resumeReading?.()
+        resumeReading = undefined
+      })
   })
   client.on('close', () => {
     ended = true
@@ -123,6 +139,9 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     end(CloseCode.SubprotocolNotAcceptable, 'Subprotocol not acceptable')
 
   async function receive(data: Buffer<ArrayBuffer>): Promise<void> {
+    // Hundreds of small ones come at once. The other connections have their turn in between.
+    sinceTurn = (sinceTurn + 1) % messagesPerTurn
+    if (sinceTurn === 0) await new Promise((resolve) => setImmediate(resolve))
     const gauge = await gauged(data)
     if (gauge === null) return end(tooBig, tooMuchStructure)
     // Before the bytes go to another thread.
@@ -154,7 +173,8 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
         if (caller === undefined) return [CloseCode.Unauthorized, 'Unauthorized']
         if (running.has(message.id))
           return [CloseCode.SubscriberAlreadyExists, `Subscriber for ${message.id} already exists`]
-        void operate(message, caller, inexact)
+        if (running.size >= limits.socketOperations) refuseOne(message.id)
+        else void operate(message, caller, inexact)
         return undefined
       case MessageType.Complete:
         running.get(message.id)?.abort()
@@ -165,6 +185,13 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     }
   }
 
+  /** One operation too many costs next to nothing: there may be ten thousand of them. */
+  function refuseOne(id: string): void {
+    parts.metrics.rateLimited.inc({ why: 'socket' })
+    const error = rateLimited(`at most ${limits.socketOperations} operations on one socket`)
+    void say({ id, type: MessageType.Error, payload: [outward(error)] })
+  }
+
   async function greet(params: Record<string, unknown> | undefined): Promise<void> {
     const found = await gate.callerOf(tokenOfParams(params), randomUUID())
     if (ended) return
@@ -173,7 +200,7 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
       return end(code, `${found.code}: ${found.message}`)
     }
     if (!parts.connections.belongs(socket, found.tenant))
-      return end(tryAgainLater, `RATE_LIMITED: ${tenantText(parts.limits)}`)
+      return end(tryAgainLater, `RATE_LIMITED: ${tenantText(limits)}`)
     caller = found
     allow()
     newcomers.known(socket)

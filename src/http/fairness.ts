@@ -1,23 +1,19 @@
-import { type ExecutionResult, GraphQLError, getOperationAST } from 'graphql'
+import { type ExecutionResult, getOperationAST } from 'graphql'
 import { isAsyncIterable, type Plugin } from 'graphql-yoga'
 import { onBehalfOf } from '../behalf.ts'
 import { createPlaces } from '../places.ts'
 import type { Core } from '../runner/core.ts'
 import { admissionsOf } from '../schema/admissions.ts'
 import type { Context } from '../schema/context.ts'
-import { createRate, type Rate } from './rates.ts'
-
-/** When trying again makes sense where nothing tells better. */
-const againMs = 1000
+import { createRate, type Rate, rateLimited } from './rates.ts'
 
 /** Work that comes in bunches, as an import does, is no flood. */
 const admissionBurstSeconds = 10
 
-type Why = 'rate' | 'admissions' | 'waiting' | 'socket' | 'streams'
+type Why = 'rate' | 'admissions' | 'waiting' | 'streams'
 
 /**
- * No tenant takes the process from the others, and no socket from its tenant: operations are carried out in places that tenants get in
- * turn, streams are counted, and rates hold. The same on every transport and for each operation of a batch. What is refused has the code
+ * No tenant takes the process from the others: operations are carried out in places that tenants get in turn, streams are counted, and rates hold. The same on every transport and for each operation of a batch. What is refused has the code
  * RATE_LIMITED and says when to try again.
  */
 export function useFairness({ config, metrics }: Core): Plugin<Context> {
@@ -30,29 +26,16 @@ export function useFairness({ config, metrics }: Core): Plugin<Context> {
   const mutations = createRate(config.tenantMutationsPerSecond, () => performance.now())
   const admitted = createRate(config.tenantAdmissionsPerSecond, () => performance.now(), admissionBurstSeconds)
   const streams = new Map<string, number>()
-  /** What a connection has under way, streams included; by what stands for the connection in each of its operations. */
-  const onSocket = new WeakMap<object, number>()
 
-  function refused(why: Why, message: string, retryAfterMs = againMs): ExecutionResult {
+  function refused(why: Why, message: string, retryAfterMs?: number): ExecutionResult {
     metrics.rateLimited.inc({ why })
-    const http = { status: 429, headers: { 'retry-after': String(Math.ceil(retryAfterMs / 1000)) } }
-    return { errors: [new GraphQLError(message, { extensions: { code: 'RATE_LIMITED', retryAfterMs, http } })] }
-  }
-
-  /** Counts the operation on its connection until it is over; false: the connection has too many. */
-  function countOnSocket({ taking, gone }: Context): boolean {
-    const now = onSocket.get(taking) ?? 0
-    if (now >= config.socketOperations) return false
-    onSocket.set(taking, now + 1)
-    whenOver(gone, () => onSocket.set(taking, onSocket.get(taking)! - 1))
-    return true
+    return { errors: [rateLimited(message, retryAfterMs)] }
   }
 
   async function inPlace<R>(context: Context, rate: Rate, work: () => R | Promise<R>) {
     const { tenant, gone } = context
     const waitMs = rate(tenant)
     if (waitMs > 0) return refused('rate', 'too many operations a second', waitMs)
-    if (!countOnSocket(context)) return refused('socket', `at most ${config.socketOperations} operations on one socket`)
     metrics.operationsWaiting.inc()
     const leave = await places.enter(tenant, gone).finally(() => metrics.operationsWaiting.dec())
     if (leave === null) return refused('waiting', 'too many operations wait to be carried out')

@@ -1,5 +1,16 @@
 // Rates of a tenant: a bucket that holds what some seconds may take and fills as time goes by.
 
+import { GraphQLError } from 'graphql'
+
+/** When trying again makes sense where nothing tells better. */
+const againMs = 1000
+
+/** What is refused for its number is told so, and when to try again. */
+export function rateLimited(message: string, retryAfterMs = againMs): GraphQLError {
+  const http = { status: 429, headers: { 'retry-after': String(Math.ceil(retryAfterMs / 1000)) } }
+  return new GraphQLError(message, { extensions: { code: 'RATE_LIMITED', retryAfterMs, http } })
+}
+
 /** Tenants remembered; one that is forgotten begins with a full bucket. */
 const tenantsMax = 10_000
 

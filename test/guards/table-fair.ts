@@ -204,7 +204,7 @@ export const fairGuards: Guard[] = [
   {
     id: 'activity-strangers',
     file: 'src/activity-hub.ts',
-    find: "if (tenants.has(known.get(id) ?? '') || !known.has(id)) rung.add(id)",
+    find: "if (tenants.has(known.get(id)?.tenant ?? '') || !known.has(id)) rung.add(id)",
     replace: 'rung.add(HIT(id))',
     keeps: 'the changes of tenants whom nobody watches from being read',
     tests: [['promise-activity.test.ts', 'PROMISE-222']],
@@ -256,5 +256,13 @@ export const fairGuards: Guard[] = [
     replace: 'const inexact = HIT(null as ReturnType<typeof findInexact>)',
     keeps: 'a person from approving, and a tool from running with, another number than the model wrote',
     tests: [['promise-exact-calls.test.ts', 'PROMISE-257']],
+  },
+  {
+    id: 'operations-of-socket',
+    file: 'src/http/connection.ts',
+    find: 'if (running.size >= limits.socketOperations) refuseOne(message.id)',
+    replace: 'if (HIT(false)) refuseOne(message.id)',
+    keeps: 'one socket from any number of operations',
+    tests: [['promise-places.test.ts', 'PROMISE-214']],
   },
 ]
