@@ -50,6 +50,8 @@ it('PROMISE-226: ten thousand operations at once on one socket: each is answered
   delay.disable()
   others.sort((x, y) => x - y)
   expect(refused).toBeGreaterThan(0)
+  const { values } = await served.core.metrics.rateLimited.get()
+  expect(values.map(({ labels, value }) => [labels.why, value])).toEqual([['socket', refused]])
   // At least what may wait, and it was served beside them.
   expect(count - refused).toBeGreaterThanOrEqual(1000)
   expect(others.length).toBeGreaterThan(3)

@@ -263,6 +263,6 @@ export const fairGuards: Guard[] = [
     find: 'if (running.size >= limits.socketOperations) refuseOne(message.id)',
     replace: 'if (HIT(false)) refuseOne(message.id)',
     keeps: 'one socket from any number of operations',
-    tests: [['promise-places.test.ts', 'PROMISE-214']],
+    tests: [['promise-many-operations.test.ts', 'PROMISE-226']],
   },
 ]
