@@ -169,13 +169,16 @@ describe('PROMISE-21: many admissions', () => {
       })
     const create = (n: number) => `c${n}: createSession(input: { sessionId: "ses_admit${1000 + n}" }) { __typename }`
     const many = (count: number) => Array.from({ length: count }, (_, n) => create(n)).join(' ')
-    expect((await ask(a, `mutation { ${many(4)} ...more } fragment more on Mutation { ${many(6)} }`)).status).toBe(200)
+    expect((await ask(a, `mutation { ${many(15)} ...more } fragment more on Mutation { ${many(30)} }`)).status).toBe(
+      200,
+    )
     const refused = await ask(a, `mutation { ${create(7)} }`)
     expect(refused.status).toBe(429)
     const { errors } = (await refused.json()) as { errors: { extensions: { code: string; retryAfterMs: number } }[] }
     expect(errors[0]!.extensions.code).toBe('RATE_LIMITED')
     expect(errors[0]!.extensions.retryAfterMs).toBeGreaterThan(0)
-    expect(errors[0]!.extensions.retryAfterMs).toBeLessThanOrEqual(1000)
+    // Thirty where ten were there: one is there again when the debt is paid.
+    expect(errors[0]!.extensions.retryAfterMs).toBeLessThanOrEqual(36_000)
     expect(await one.core.metrics.text()).toMatch(/holdfast_rate_limited_total\{why="admissions"\} 1/)
     expect((await ask(a, '{ sessions(first: 1) { edges { node { id } } } }')).status).toBe(200)
     expect(
