@@ -1,12 +1,13 @@
 // A tenant that does all at once what one caller should not be able to harm the others with. A process of its own, so that what it costs to
-// be hostile is not taken for what it costs to be attacked: node --import tsx hostile.ts URL TOKEN. It goes on until it is killed.
+// be hostile is not taken for what it costs to be attacked: node --import tsx hostile.ts URL TOKEN PART PARTS, each with its share of the harms;
+// the first makes the sessions. It goes on until it is killed.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { setPriority } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 
-const [base, token] = process.argv.slice(2) as [string, string]
+const [base, token, part, parts] = process.argv.slice(2) as [string, string, string, string]
 // Two processors are shared by everybody here; only what the server makes of it is asked for.
 setPriority(10)
 
@@ -45,11 +46,14 @@ function send(body: Body | undefined, over: { path?: string; headers?: Record<st
     })
     sent.on('error', () => resolve(0))
     sent.setTimeout(60_000, () => sent.destroy())
-    sent.on('response', (response: IncomingMessage) => {
-      if (over.reads === false) return
-      response.resume()
-      response.on('close', () => resolve(response.statusCode ?? 0))
-    })
+    sent.on(
+      'response',
+      AsyncLocalStorage.bind((response: IncomingMessage) => {
+        if (over.reads === false) return came('unread')
+        response.resume()
+        response.on('close', () => resolve(response.statusCode ?? 0))
+      }),
+    )
     sent.end(body)
   })
 }
@@ -75,7 +79,13 @@ function open(initialised: boolean): Promise<WebSocket | null> {
           payload: { token, authToken: token, authorization: `Bearer ${token}` },
         }),
       )
-      socket.once('message', () => resolve(socket))
+      socket.once(
+        'message',
+        AsyncLocalStorage.bind(() => {
+          came('acknowledged')
+          resolve(socket)
+        }),
+      )
     })
   })
 }
@@ -250,20 +260,25 @@ const attacks: Record<string, () => Promise<void>> = {
   },
 }
 
-await ask(`mutation { createSession(input: { sessionId: "${session}" }) { __typename } }`)
-await ask('mutation { createSession(input: { sessionId: "ses_hostile_small" }) { __typename } }')
-for (let n = 0; n < 4; n++)
-  await ask(admission, {
-    i: {
-      sessionId: session,
-      messageId: `msg_hostile_first_${n}`,
-      text: 'y '.repeat(500_000),
-      resume: false,
-      attachments: [{ name: 'a', mediaType: 'application/octet-stream', url: attachment }],
-    },
-  })
+if (part === '0') {
+  await ask(`mutation { createSession(input: { sessionId: "${session}" }) { __typename } }`)
+  await ask('mutation { createSession(input: { sessionId: "ses_hostile_small" }) { __typename } }')
+  for (let n = 0; n < 4; n++)
+    await ask(admission, {
+      i: {
+        sessionId: session,
+        messageId: `msg_hostile_first_${n}`,
+        text: 'y '.repeat(500_000),
+        resume: false,
+        attachments: [{ name: 'a', mediaType: 'application/octet-stream', url: attachment }],
+      },
+    })
+}
 
-for (const [name, attack] of Object.entries(attacks)) {
+// Several processes: while one is busy with gigabytes of its own, the others go on.
+for (const [n, [name, attack]] of Object.entries(attacks).entries()) {
+  if (n % Number(parts) !== Number(part)) continue
+
   const own: Told = { begun: 0, done: 0, came: {} }
   told[name] = own
   void current.run(own, async () => {
