@@ -128,7 +128,9 @@ it(`PROMISE-310: ${count} hostile operations over HTTP and WebSocket: no interna
     `${drawn} operations, ${answered} calls with data, ${sessions.length} sessions, ${Math.round(grown / 1024 / 1024)} MB more held than after the first tenth`,
   )
   expect(grown).toBeLessThan(growthBytesMax)
-  expect(server.stdout() + server.stderr()).not.toMatch(/unexpected error|(?<!provider )request failed|unhandled|a drain failed/i)
+  expect(server.stdout() + server.stderr()).not.toMatch(
+    /unexpected error|(?<!provider )request failed|unhandled|a drain failed/i,
+  )
   server.signal('SIGTERM')
   expect((await server.ended).code).toBe(0)
 })
