@@ -53,7 +53,14 @@ it('PROMISE-089: started in the background of an npm script that ends, it goes o
   mkdirSync(join(dir, 'project'))
   writeFileSync(
     join(dir, 'project/package.json'),
-    JSON.stringify({ name: 'x', scripts: { up: `${run} > ${log} 2>&1 & echo $! > ${pidFile}`, start: run } }),
+    // It ends when the server has seen its first parent.
+    JSON.stringify({
+      name: 'x',
+      scripts: {
+        up: `${run} > ${log} 2>&1 & echo $! > ${pidFile}; until grep -q 'ready at' ${log}; do sleep 0.1; done`,
+        start: run,
+      },
+    }),
   )
   const env = { DATABASE_URL: database.url, ...alone }
   const said = () => readFileSync(log, 'utf8')
