@@ -27,9 +27,11 @@ afterAll(async () => {
 const alive = { leaseMs: 600_000 }
 const past = () => new Date(Date.now() - 60_000).toISOString()
 
-async function ask(cut: CutOff & { messageId: string }, expiresAt: string | null): Promise<void> {
+async function ask(cut: CutOff & { messageId: string }, expiresAt: string | null): Promise<string> {
   const { messageId } = cut
-  await cut.append([...calledTool(messageId, 'call_q'), askedFor(messageId, 'call_q', newInteractionId(), expiresAt)])
+  const interactionId = newInteractionId()
+  await cut.append([...calledTool(messageId, 'call_q'), askedFor(messageId, 'call_q', interactionId, expiresAt)])
+  return interactionId
 }
 
 /** Recovered: its continuation waits, and so does the session. */
@@ -100,4 +102,14 @@ describe('PROMISE-28: what a scan looks for', () => {
       expect(found).not.toContain(stands.sessionId)
     },
   )
+
+  it('PROMISE-287: a session that waits for nobody any more is due, whatever it has asked before', async () => {
+    const cut = await inStep(core)
+    const { sessionId } = cut
+    const interactionId = await ask(cut, null)
+    const answer = { answer: null, feedback: null, editedInput: null, remember: false }
+    await cut.append([event('interaction.settled', { interactionId, state: 'CANCELLED', ...answer })])
+    expect(await takeOver(core, sessionId, cut.executionId, { kind: 'expired' })).toBe('recovered')
+    expect(await passes.owedSessions(core.db, '')).toContainEqual({ id: sessionId, due: true })
+  })
 })

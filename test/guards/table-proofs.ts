@@ -83,6 +83,14 @@ const others: Guard[] = [
     tests: [['promise-passes.test.ts', 'PROMISE-283']],
   },
   {
+    id: 'owed-open-questions-only',
+    file: 'src/recovery/passes.ts',
+    find: `WHERE n."sessionId" = s.id AND n.state = 'OPEN')`,
+    replace: `WHERE n."sessionId" = s.id AND \${HIT(true)})`,
+    keeps: 'a session that asked once, and waits for nobody any more, from being found by no scan',
+    tests: [['promise-passes.test.ts', 'PROMISE-287']],
+  },
+  {
     id: 'remove-claim-lock',
     file: 'src/recovery/takeover.ts',
     find: `export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence, right: Right): Promise<boolean> {
