@@ -193,6 +193,25 @@ describe('of siblings one alone is meant:', () => {
     expect(await armedOf(sessionId)).toEqual([recoveryIdOf(second)])
   })
 
+  it('PROMISE-288: an interrupt settles for an owner whose own execution is set aside, not for one that lives beside such an entry', async () => {
+    const { sessionId, executionId, append, types } = await cutOff(core, { leaseMs: 600_000 })
+    const opened = { executionId: newExecutionId(), quarantineKind: 'EXECUTION', reason: 'odd' } as const
+    await append([event('quarantine.opened', { quarantineId: newQuarantineId(), ...opened })])
+    const { length } = await types()
+    const answer = interruptSession(core, 'default', { sessionId })
+    const claim = () => core.db.claim.findUnique({ where: { sessionId } })
+    await eventually('the interrupt', async () => (await claim())?.phase !== 'READY')
+    expect(await claim()).toMatchObject({ executionId, phase: 'CANCELLING' })
+    await core.eventLog.append({
+      sessionId,
+      events: [event('execution.settled', { executionId, outcome: 'INTERRUPTED', retryAt: null })],
+      fence: { executionId, owner: 'own_.gone', phases: ['CANCELLING'] },
+      claim: { kind: 'remove' },
+    })
+    expect(await answer).toMatchObject({ interrupted: true })
+    expect(await types(length)).toEqual(['interrupt.requested', 'execution.settled'])
+  })
+
   it('PROMISE-266: a question past its expiry is left to the cleanup of an interrupt, and to whoever resolves what was set aside', async () => {
     const past = new Date(Date.now() - 60_000).toISOString()
     const ask = async (cut: CutOff & { messageId: string }) => {

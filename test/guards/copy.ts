@@ -51,15 +51,28 @@ export async function runTests(
     cwd: dir,
     env: { ...env, DATABASE_URL: url, TEST_REPORT: 'guards' },
     stdio: ['ignore', 'pipe', 'pipe'],
+    // A group of its own: what hangs is one of its workers, which would go on without it.
+    detached: process.platform !== 'win32',
   })
+  const kill = () => {
+    if (process.platform === 'win32') child.kill('SIGKILL')
+    else if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid!, 'SIGKILL')
+  }
+  const leave = () => {
+    kill()
+    process.exit(1)
+  }
+  const signals = ['SIGINT', 'SIGTERM'] as const
+  for (const signal of signals) process.once(signal, leave)
   let said = ''
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (data) => {
       said = `${said}${data}`.slice(-4000)
     })
-  const timer = setTimeout(() => child.kill('SIGKILL'), msMax)
+  const timer = setTimeout(kill, msMax)
   await new Promise((resolve) => child.on('close', resolve))
   clearTimeout(timer)
+  for (const signal of signals) process.off(signal, leave)
   if (!existsSync(output)) return { passed: [], failed: [], message: null, failedIn: null, error: `no report: ${said}` }
   const { testResults } = JSON.parse(readFileSync(output, 'utf8')) as {
     testResults: {

@@ -59,7 +59,7 @@ export const lockGuards: readonly Guard[] = [
     id: 'renewal-looks-apart',
     file: 'src/runner/leases.ts',
     find: 'unanswered.push(hold)',
-    replace: 'HIT(await examine(hold))',
+    replace: 'await examine(HIT(hold))',
     keeps: 'one claim that cannot be read from leaving the others unproven',
     tests: [[locks, 'PROMISE-080']],
   },

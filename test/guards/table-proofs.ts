@@ -91,6 +91,14 @@ const others: Guard[] = [
     tests: [['promise-passes.test.ts', 'PROMISE-287']],
   },
   {
+    id: 'interrupt-set-aside-own',
+    file: 'src/runner/interrupt.ts',
+    find: "where: { sessionId, executionId, kind: 'EXECUTION', resolvedAt: null }",
+    replace: "where: { sessionId: HIT(sessionId), kind: 'EXECUTION', resolvedAt: null }",
+    keeps: 'an owner that lives from being taken for one that was set aside',
+    tests: [['promise-predicates.test.ts', 'PROMISE-288']],
+  },
+  {
     id: 'remove-claim-lock',
     file: 'src/recovery/takeover.ts',
     find: `export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence, right: Right): Promise<boolean> {
