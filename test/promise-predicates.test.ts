@@ -193,6 +193,21 @@ describe('of siblings one alone is meant:', () => {
     expect(await armedOf(sessionId)).toEqual([recoveryIdOf(second)])
   })
 
+  it('PROMISE-289: what a person or the time decided arms the session; what was dismissed, cancelled or stops does not', async () => {
+    const cut = await inStep(core)
+    const { sessionId, messageId } = cut
+    const answer = { answer: null, feedback: null, editedInput: null, remember: false }
+    const all = ['APPROVED', 'DECLINED', 'ANSWERED', 'EXPIRED', 'DISMISSED', 'CANCELLED', 'DECLINED'] as const
+    const settled = all.map((state, n) => ({ state, interactionId: newInteractionId(), ...answer, stops: n === 6 }))
+    for (const [n, { interactionId }] of settled.entries())
+      await cut.append([...calledTool(messageId, `call_${n}`, n), askedFor(messageId, `call_${n}`, interactionId)])
+    await cut.append(settled.map((payload) => event('interaction.settled', payload)))
+    const armed = new Set(
+      (await core.db.interaction.findMany({ where: { sessionId, wakePending: true } })).map(({ id }) => id),
+    )
+    expect(settled.map(({ interactionId }) => armed.has(interactionId))).toEqual(all.map((_, n) => n < 4))
+  })
+
   it('PROMISE-288: an interrupt settles for an owner whose own execution is set aside, not for one that lives beside such an entry', async () => {
     const { sessionId, executionId, append, types } = await cutOff(core, { leaseMs: 600_000 })
     const opened = { executionId: newExecutionId(), quarantineKind: 'EXECUTION', reason: 'odd' } as const

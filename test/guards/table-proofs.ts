@@ -99,6 +99,14 @@ const others: Guard[] = [
     tests: [['promise-predicates.test.ts', 'PROMISE-288']],
   },
   {
+    id: 'decided-arms',
+    file: 'src/project.ts',
+    find: 'const wakePending = decided.has(state) && !stops',
+    replace: 'const wakePending = HIT(!stops)',
+    keeps: 'a question that was cancelled from arming its session',
+    tests: [['promise-predicates.test.ts', 'PROMISE-289']],
+  },
+  {
     id: 'remove-claim-lock',
     file: 'src/recovery/takeover.ts',
     find: `export async function removeClaim(tx: Tx, sessionId: string, { claim }: Evidence, right: Right): Promise<boolean> {
