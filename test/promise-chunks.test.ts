@@ -115,3 +115,18 @@ it('PROMISE-092: chunks that are gone, as after a failover, are written again fr
   })
   expect(await other.kept()).toBe('one ')
 })
+
+it('PROMISE-290: of two parts that grow at once the end of one leaves the other its text, and the end of both leaves nothing', async () => {
+  live = createLiveText({ db, owner: here.owner, flushMs: 1e9 })
+  const [sessionId, messageId] = ['ses_twoparts0', 'msg_twoparts0']
+  const texts = () => [...live.partsOf(sessionId)].map(({ index, text }) => [index, text])
+  for (const index of [0, 1]) {
+    live.begin({ sessionId, messageId, index, kind: 'TEXT', callId: null }, 'exe_.twoparts')
+    live.add(sessionId, messageId, index, `part ${index}`)
+  }
+  await live.end(sessionId, messageId, 0)
+  live.add(sessionId, messageId, 1, ' goes on')
+  expect(texts()).toEqual([[1, 'part 1 goes on']])
+  await live.end(sessionId, messageId, 1)
+  expect(texts()).toEqual([])
+})

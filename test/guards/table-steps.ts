@@ -38,6 +38,14 @@ export const stepGuards: readonly Guard[] = [
     tests: [['promise-chunks.test.ts', 'PROMISE-092']],
   },
   {
+    id: 'part-end-own',
+    file: 'src/live-text.ts',
+    find: 'if (ofSession.size === 0) parts.delete(sessionId)',
+    replace: 'if (HIT(ofSession).size !== 0) parts.delete(sessionId)',
+    keeps: 'the end of a part from taking the text of another that still grows',
+    tests: [['promise-chunks.test.ts', 'PROMISE-290']],
+  },
+  {
     id: 'step-end-refused',
     file: 'src/runner/step.ts',
     find: 'if (thrown instanceof AppendRefusedError) return thrown\n  throw thrown',
