@@ -185,11 +185,12 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     }
   }
 
-  /** One operation too many costs next to nothing: there may be ten thousand of them. */
+  /** One operation too many costs next to nothing, as there may be ten thousand of them: the error with its stack is made once. */
+  let tooMany: object[] | undefined
   function refuseOne(id: string): void {
     parts.metrics.rateLimited.inc({ why: 'socket' })
-    const error = rateLimited(`at most ${limits.socketOperations} operations on one socket`)
-    void say({ id, type: MessageType.Error, payload: [outward(error)] })
+    tooMany ??= [outward(rateLimited(`at most ${limits.socketOperations} operations on one socket`))]
+    void say({ id, type: MessageType.Error, payload: tooMany })
   }
 
   async function greet(params: Record<string, unknown> | undefined): Promise<void> {
