@@ -273,8 +273,10 @@ describe('what a tenant reads', () => {
         sse.text += new TextDecoder().decode(value)
       }
     })()
-    const listening = () => node.core.doorbell.listeners()
-    await vi.waitFor(() => expect(listening()).toBeGreaterThanOrEqual(3), { timeout: 10_000 })
+    const count = async (which: 'streamsOpened' | 'streamsEnded') =>
+      (await node.core.metrics[which].get()).values[0]?.value ?? 0
+    const listening = async () => (await count('streamsOpened')) - (await count('streamsEnded'))
+    await vi.waitFor(async () => expect(await listening()).toBe(3), { timeout: 10_000 })
     for (const tenant of ['a', 'b'])
       await append(
         idsOf(tenant).session,

@@ -282,14 +282,13 @@ export const mutants: readonly Mutant[] = [
     breaks: 'sessionActivity leaves out the last change of a burst',
     edits: [
       {
-        file: 'src/activity-stream.ts',
-        text: 'if (told.get(id) === seq) return\n',
-        by: `if (told.get(id) === seq) return
+        file: 'src/activity-hub.ts',
+        text: 'if (tenant === undefined || (known.get(id)?.told ?? 0) >= seq) return\n',
+        by: `if (tenant === undefined || (known.get(id)?.told ?? 0) >= seq) return
     const shownAt = ((globalThis as any).shownAt ??= new Map())
     const recently = Date.now() - (shownAt.get(id) ?? 0) < 400
     if (!recently) shownAt.set(id, Date.now())
-    told.set(id, seq)
-    if (recently) return
+    else return void remember(known, id, { tenant: name, told: seq }, knownMax)
 `,
       },
     ],
