@@ -117,9 +117,9 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
       }
     } catch (thrown) {
       if (!isTransient(thrown) && !(thrown instanceof OverloadedError)) throw thrown
+      if (tenants.size === 0) return rung.clear()
       for (const id of ids) rung.add(id)
       if (rung.size > rungMax) throw new UnavailableError('this activity stream is too far behind')
-      if (tenants.size === 0) return
       cancelRetry = clock.setTimeout(() => {
         cancelRetry = null
         void look()

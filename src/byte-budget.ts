@@ -31,6 +31,8 @@ interface Waiter {
 const waitMsDefault = 5000
 /** Beyond it whoever comes is refused at once. */
 const waitersMax = 1000
+/** Of one holder: it must not have all places to wait. */
+const ownWaitersMax = 200
 /** What one holder may have of it. */
 const share = 0.5
 
@@ -98,7 +100,8 @@ export function createByteBudget(
       const bytes = Math.min(asked, most)
       const first = { bytes, holder, go() {} }
       if (mayHave(first) && fits(bytes) && !waiting.some(mayHave)) return add(bytes, holder)
-      if (waiting.length >= waitersMax || waitMs <= 0) refuse()
+      const own = waiting.reduce((count, each) => count + Number(each.holder === holder), 0)
+      if (waiting.length >= waitersMax || own >= ownWaitersMax || waitMs <= 0) refuse()
       return new Promise<Release>((resolve, reject) => {
         const leave = (then: () => void) => {
           const at = waiting.indexOf(waiter)

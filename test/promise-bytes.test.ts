@@ -8,6 +8,7 @@ import { fetchTransport, realClock, type Snapshot } from '../src/client/index.ts
 import { connect } from '../src/db.ts'
 import { OverloadedError } from '../src/errors.ts'
 import { event } from '../src/events.ts'
+import { boundedCache } from '../src/http/bounded-cache.ts'
 import { lowerHistory, readHistory } from '../src/runner/history.ts'
 import { sessionStream } from '../src/session-stream.ts'
 import { testClock } from './support/clock.ts'
@@ -171,6 +172,32 @@ describe('the budget', () => {
     alone()
     alone()
     expect(budget.held()).toBe(0)
+  })
+
+  it('PROMISE-184: one holder has a part of the places to wait, so that others can still wait for theirs', async () => {
+    const { budget, clock } = setUp()
+    const first = await budget.take(50, { holder: 'greedy' })
+    const waits = Array.from({ length: 201 }, () => budget.take(10, { holder: 'greedy' }))
+    await expect(waits.at(-1)).rejects.toThrow('too much to do')
+    expect(budget.waiting()).toBe(200)
+    const settled = Promise.allSettled(waits)
+    const rest = budget.add(50, 'somebody')
+    const other = budget.take(20, { holder: 'other' })
+    rest()
+    ;(await other)()
+    await clock.advance(5000)
+    await settled
+    first()
+    expect([budget.waiting(), budget.held()]).toEqual([0, 0])
+  })
+
+  it('PROMISE-1810: documents that are all different leave texts of 200 000 characters at most', () => {
+    const cache = boundedCache<number>()
+    const documents = Array.from({ length: 30 }, (_, n) => `{a${n} ${'a '.repeat(9_000)}}`)
+    for (const [n, text] of documents.entries()) cache.set(text, n)
+    expect(documents.filter((text) => cache.get(text) !== undefined)).toEqual(documents.slice(-11))
+    for (let n = 0; n < 600; n++) cache.set(`{b${n}}`, n)
+    expect(Array.from({ length: 600 }, (_, n) => cache.get(`{b${n}}`)).filter((n) => n !== undefined)).toHaveLength(500)
   })
 
   it('PROMISE-184: over it a query is answered with OVERLOADED', async () => {

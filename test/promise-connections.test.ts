@@ -98,7 +98,7 @@ describe('PROMISE-21: many connections', () => {
       Object.assign(new EventEmitter(), { remoteAddress }) as unknown as Socket
     const requestOn = (socket: Socket) =>
       ({ socket, headers: { 'x-forwarded-for': `${Math.random()}, 198.51.100.1` } }) as unknown as IncomingMessage
-    const admits = (socket: Socket) => connections.admits(requestOn(socket), new EventEmitter())
+    const admits = (socket: Socket) => connections.admits(requestOn(socket), () => {})
     const sockets = Array.from({ length: 3 }, () => socketOf('192.0.2.1'))
     for (const socket of sockets) connections.opened(socket)
     expect(sockets.map(admits)).toEqual([true, true, false])

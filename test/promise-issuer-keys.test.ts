@@ -2,6 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { exportJWK, generateKeyPair, importJWK } from 'jose'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { openSocket } from '../conformance/websocket.ts'
 import { createPublishedKeys } from '../src/access/published-keys.ts'
 import { event } from '../src/events.ts'
 import { createLog } from '../src/log.ts'
@@ -41,6 +42,9 @@ describe('a key that its issuer takes out', () => {
       expect(await each.next()).toMatchObject({ value: { data: { sessionEvents: { __typename: 'SessionCreated' } } } })
       expect(await each.next()).toMatchObject({ value: { data: { sessionEvents: { __typename: 'LogSynced' } } } })
     }
+    const idle = await Promise.all(
+      [ofOne, ofTwo].map((authToken) => openSocket({ endpoint: served!.endpoint } as never, { params: { authToken } })),
+    )
     keys.remove('one')
     // A key id that nobody knows has the set fetched again, at most every two seconds.
     await vi.waitFor(
@@ -53,6 +57,10 @@ describe('a key that its issuer takes out', () => {
     expect(await streams[0]!.next()).toMatchObject({
       value: { data: { sessionEvents: { __typename: 'StreamEnded', cause: 'UNAUTHENTICATED' } } },
     })
+    // Also one on which nothing runs.
+    expect(await idle[0]!.closed).toMatchObject({ code: 4403, reason: expect.stringMatching(/^UNAUTHENTICATED/) })
+    expect(idle[1]!.isOpen()).toBe(true)
+    idle[1]!.close()
     expect(await status(ofTwo)).toBe(200)
     await served.append(
       'ses_takenkey01',

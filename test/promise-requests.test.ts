@@ -91,7 +91,22 @@ describe('every stream that is opened is ended, once', () => {
     () => activityStream(sources(), { tenant: 'default' }),
   ]
   const iterator = (n: number) => iterators[n % iterators.length]!()
+  /** What comes behind a stream on one connection is carried out, and can be answered only after it. */
+  async function pipeline(n: number): Promise<void> {
+    const { hostname, port } = new URL(served.endpoint)
+    const requests = [query(n), '{ sessions { edges { node { id } } } }', query(n + 1)].map(
+      (text) =>
+        `GET /graphql?query=${encodeURIComponent(text)} HTTP/1.1\r\nhost: ${hostname}\r\naccept: text/event-stream, application/json\r\nx-requested-with: x\r\n\r\n`,
+    )
+    const line = connect(Number(port), hostname)
+    line.on('error', () => {})
+    line.resume()
+    line.write(requests.join(''))
+    await soon(async () => expect(served.core.bytes.held()).toBeGreaterThan(0))
+    line.destroy()
+  }
   const ways: Record<string, (n: number) => Promise<unknown>> = {
+    'requests behind a stream on one connection': pipeline,
     'a batch': async (n) => (await post(JSON.stringify([{ query: query(n) }, { query: query(n) }]))).text(),
     'an Accept that no stream fits': async (n) =>
       (await post(JSON.stringify({ query: query(n) }), { accept: 'application/json' })).text(),
@@ -149,6 +164,7 @@ describe('every stream that is opened is ended, once', () => {
     soon(async () => {
       expect(await open()).toBe(0)
       expect(served.core.doorbell.listeners()).toBe(0)
+      expect(served.core.bytes.held()).toBe(0)
     })
 
   it.each(Object.keys(ways))('PROMISE-201: nothing is left of %s', async (way) => {

@@ -1,16 +1,26 @@
 const entriesMax = 500
 const keyLengthMax = 20_000
+/** Of all texts together. What is kept of one takes up to 250 times its length. */
+const lengthMax = 200_000
 
-/** Keeps the 500 latest values by text. Long texts are not kept: a document with a prompt written into it never comes again. */
+/**
+ * Keeps the latest values by text: 500 at most, and texts of 200 000 characters together, as anybody may send documents that are all different. Long
+ * texts are not kept: a document with a prompt written into it never comes again.
+ */
 export function boundedCache<V>() {
   const entries = new Map<string, V>()
+  let length = 0
+  function forget(key: string): void {
+    if (entries.delete(key)) length -= key.length
+  }
   return {
     get: (key: string): V | undefined => entries.get(key),
     set(key: string, value: V): void {
       if (key.length > keyLengthMax) return
-      entries.delete(key)
+      forget(key)
       entries.set(key, value)
-      if (entries.size > entriesMax) entries.delete(entries.keys().next().value!)
+      length += key.length
+      while (entries.size > entriesMax || length > lengthMax) forget(entries.keys().next().value!)
     },
   }
 }

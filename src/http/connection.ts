@@ -78,6 +78,7 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
   let greeted = false
   let caller: Caller | undefined
   let ended = false
+  let closing = false
 
   const { allow } = limitFirstBytes(socket, client, { most: bounds.firstBytes, metrics: parts.metrics })
   const taking = pace(client, socket, {
@@ -206,6 +207,14 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
     allow()
     newcomers.known(socket)
     await say({ type: MessageType.ConnectionAck })
+    if (ended) return
+    // A socket whose token counts no more is a stranger's again, with as long to ask for something as one has to say hello.
+    const forget = found.whenEnded(() => {
+      const late = setTimeout(() => void closeWhenQuiet(), bounds.initMs)
+      late.unref()
+      client.once('close', () => clearTimeout(late))
+    })
+    client.once('close', forget)
   }
 
   /**
@@ -255,6 +264,8 @@ export function serveConnection(client: WebSocket, socket: Socket, parts: Connec
 
   /** So that a client comes back with a new token; what runs gets its answer first, the refusal of what was asked last too. */
   async function closeWhenQuiet(): Promise<void> {
+    if (closing) return
+    closing = true
     const until = performance.now() + quietMs
     do await new Promise((resolve) => setTimeout(resolve, 10))
     while (!ended && connection.busy() && performance.now() < until)

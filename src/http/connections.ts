@@ -14,8 +14,8 @@ const warnEveryMs = 60_000
 export interface Connections {
   /** A socket was opened. */
   opened(socket: Socket): void
-  /** Counts what a proxy passes on, until `over` closes; false: its address has too many connections, and it is to be refused. */
-  admits(request: IncomingMessage, over: { once(event: 'close', then: () => void): unknown }): boolean
+  /** Counts what a proxy passes on, until `whenOver` calls back; false: its address has too many connections, and it is to be refused. */
+  admits(request: IncomingMessage, whenOver: (then: () => void) => unknown): boolean
   /** The socket is this tenant's until it is closed or another's request comes over it; false: the tenant has too many. */
   belongs(socket: Duplex, tenant: string): boolean
 }
@@ -82,13 +82,13 @@ export function createConnections({ config, metrics, log, clock }: ConnectionsOp
       if (ofAddress.enter(address)) socket.once('close', () => ofAddress.leave(address))
       else beyond.add(socket)
     },
-    admits(request, over) {
+    admits(request, whenOver) {
       const { socket } = request
       const address = addresses.ofRequest(request)
       if (!beyond.has(socket)) {
         if (!addresses.isProxy(socket.remoteAddress ?? '')) return true
         if (ofAddress.enter(address)) {
-          over.once('close', () => ofAddress.leave(address))
+          whenOver(() => ofAddress.leave(address))
           return true
         }
       }

@@ -27,8 +27,23 @@ export async function whyNotReady({
   return 'the liveness lock is not held: prompts are admitted and nothing is run until it is'
 }
 
-async function whyNotServed(db: Db, stopping: AbortSignal, writes: Writes | null): Promise<string | null> {
-  if (stopping.aborted) return typeof stopping.reason === 'string' ? stopping.reason : 'the server is stopping'
+const asked = new WeakMap<Db, { at: number; isForTrouble: boolean; answer: Promise<string | null> }>()
+/** Anybody may ask, as often as they like: what is asked of the database stands before everybody's appends, and the look at writes writes a megabyte. */
+const lookAgainMs = 250
+
+function whyNotServed(db: Db, stopping: AbortSignal, writes: Writes | null): Promise<string | null> {
+  if (stopping.aborted)
+    return Promise.resolve(typeof stopping.reason === 'string' ? stopping.reason : 'the server is stopping')
+  const isForTrouble = writes !== null && writes.trouble() !== null
+  const last = asked.get(db)
+  if (last !== undefined && last.isForTrouble === isForTrouble && performance.now() - last.at < lookAgainMs)
+    return last.answer
+  const answer = askDatabase(db, writes)
+  asked.set(db, { at: performance.now(), isForTrouble, answer })
+  return answer
+}
+
+async function askDatabase(db: Db, writes: Writes | null): Promise<string | null> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<string>((resolve) => {
     timer = setTimeout(() => resolve(`the database has not answered for ${answerMsMax} ms`), answerMsMax)
@@ -53,26 +68,14 @@ async function whyUnusable(db: Db, writes: Writes | null): Promise<string | null
   return whyNotWriting(db, writes)
 }
 
-const asked = new WeakMap<Db, { at: number; isForTrouble: boolean; answer: Promise<string | null> }>()
-/** Anybody may ask, as often as they like; the database writes a megabyte for each look. */
-const lookAgainMs = 250
-
 /** Looks whether the database takes writes; after an append that it did not take, whether it would take one now. */
-function whyNotWriting(db: Db, writes: Writes | null): Promise<string | null> {
+async function whyNotWriting(db: Db, writes: Writes | null): Promise<string | null> {
   const isForTrouble = writes !== null && writes.trouble() !== null
-  const last = asked.get(db)
-  if (last !== undefined && last.isForTrouble === isForTrouble && performance.now() - last.at < lookAgainMs)
-    return last.answer
-  const look = async () => {
-    const [row] = await db.$queryRaw<{ state: string | null }[]>`SELECT holdfast_write_fault(${isForTrouble}) AS state`
-    const state = row?.state ?? null
-    if (state !== null) return whyNotWritten(state)
-    if (isForTrouble) writes.succeeded()
-    return null
-  }
-  const answer = look()
-  asked.set(db, { at: performance.now(), isForTrouble, answer })
-  return answer
+  const [row] = await db.$queryRaw<{ state: string | null }[]>`SELECT holdfast_write_fault(${isForTrouble}) AS state`
+  const state = row?.state ?? null
+  if (state !== null) return whyNotWritten(state)
+  if (isForTrouble) writes.succeeded()
+  return null
 }
 
 async function appliedMigrations(db: Db): Promise<Set<string>> {

@@ -25,6 +25,26 @@ export function requestIdOf(request: IncomingMessage): string {
   return typeof given === 'string' && saneId.test(given) ? given : randomUUID()
 }
 
+/**
+ * Calls `then` once, when the answer is over or its connection has gone; at once if that has been so already. An answer that waits in a pipeline behind
+ * another is not told of the end of its connection, and whoever left while a token was checked has been told of.
+ */
+export function whenAnswered({ socket }: IncomingMessage, response: ServerResponse, then: () => void): void {
+  if (response.destroyed || socket.destroyed) {
+    then()
+    return
+  }
+  const done = () => {
+    response.off('close', done)
+    socket.off('close', done)
+    then()
+  }
+  // Each request in a pipeline listens.
+  socket.setMaxListeners(0)
+  response.once('close', done)
+  socket.once('close', done)
+}
+
 /** An operation that comes with an HTTP request. */
 export function operationOf(
   request: IncomingMessage,
@@ -33,7 +53,7 @@ export function operationOf(
   caller: Caller,
 ): Operation {
   const gone = new AbortController()
-  response.once('close', () => gone.abort())
+  whenAnswered(request, response, () => gone.abort())
   const lastEventId = request.headers['last-event-id']
   return {
     requestId,

@@ -14,7 +14,7 @@ import { createHostCheck, type HostCheck, strangeHostText } from './host.ts'
 import { HttpRequest } from './http-request.ts'
 import { createJsonParser } from './json.ts'
 import { createNewcomers, type Newcomers } from './newcomers.ts'
-import { operationOf, requestIdOf, requestIds } from './operation.ts'
+import { operationOf, requestIdOf, requestIds, whenAnswered } from './operation.ts'
 import { isForeign } from './origin.ts'
 import { explorerFile, startPage } from './pages.ts'
 import { endWhenUnread } from './unread.ts'
@@ -142,7 +142,7 @@ async function answer(
   response.setHeader('x-request-id', requestId)
   const pathname = (request.url ?? '/').split('?')[0]!
   // A checker behind the same address as a crowd must not have a good process restarted.
-  if (!probes.has(pathname) && !connections.admits(request, response))
+  if (!probes.has(pathname) && !connections.admits(request, (then) => whenAnswered(request, response, then)))
     return refuseConnection(request, response, addressText(core.config))
   if (!probes.has(pathname) && isStrangeHost(request.headers.host)) return plain(response, 403, strangeHostText)
   if (pathname === graphqlPath) {

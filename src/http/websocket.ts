@@ -30,7 +30,7 @@ export function serveWebSocket(
     if (pathname !== graphqlPath) return refuse(socket, '404 Not Found')
     if (isStrangeHost(request.headers.host)) return refuse(socket, '403 Forbidden', strangeHostText)
     if (isForeign(request)) return refuse(socket, '403 Forbidden')
-    if (!parts.connections.admits(request, socket))
+    if (!parts.connections.admits(request, (then) => socket.once('close', then)))
       return refuse(socket, '429 Too Many Requests', addressText(parts.limits), 'retry-after: 1\r\n')
     parts.newcomers.add(socket)
     sockets.handleUpgrade(request, socket, head, (client) => {

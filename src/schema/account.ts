@@ -66,6 +66,7 @@ export async function takeRoom(context: Context, bytes: number, waitMs?: number)
 
 /** Before these bytes are read: waits until the process has room for them. */
 export async function spend(context: Context, bytes: number): Promise<void> {
+  mustStay(context)
   const account = accountOf(context)
   if (bytes > bytesLeft(context)) refuseLarge(context)
   account.bytes += bytes
@@ -77,6 +78,7 @@ export async function spend(context: Context, bytes: number): Promise<void> {
 
 /** The same bytes once more in the answer. */
 export function repeat(context: Context, bytes: number): void {
+  mustStay(context)
   const account = accountOf(context)
   if (bytes > bytesLeft(context)) refuseLarge(context)
   account.bytes += bytes

@@ -52,6 +52,8 @@ export function batched<K extends string | { id: string }, V, A = undefined>(
       const answer = endOfTurn().then(async () => {
         batches.delete(name)
         mustStay(context)
+        // Lists beside this one may have been too large already.
+        count(context, 0)
         const values = await load(context, keys, args)
         for (const { index, waiting } of places.values()) {
           const value = values[index]

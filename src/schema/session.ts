@@ -8,7 +8,7 @@ import {
   type Quarantine as QuarantineRow,
   type Recovery as RecoveryRow,
 } from '../generated/prisma/client.ts'
-import { batched, grouped } from './batched.ts'
+import { answerItemsMax, batched, grouped } from './batched.ts'
 import { builder } from './builder.ts'
 import { columnsOf } from './columns.ts'
 import { InputState, SessionStatus } from './enums.ts'
@@ -37,7 +37,7 @@ const messagesOf = batched<string, MessageRow[], Page<MessagePosition>>(async ({
         AND ${page.after ? Prisma.sql`m.seq > ${page.after[0]}` : Prisma.sql`true`}
         AND ${page.before ? Prisma.sql`m.seq < ${page.before[0]}` : Prisma.sql`true`}
       ORDER BY m.seq ${direction} LIMIT ${page.limit + 1}) m
-    ORDER BY m.seq ${direction}`
+    ORDER BY m.seq ${direction} LIMIT ${answerItemsMax + 1}`
   return grouped(
     ids,
     rows,

@@ -1,7 +1,7 @@
 import { type GraphQLResolveInfo, Kind, type SelectionSetNode } from 'graphql'
 import { decodeEvent, type EventRow } from '../../events.ts'
 import { itemOf, type LoggedItem } from '../../stream-item.ts'
-import { batched, grouped } from '../batched.ts'
+import { answerItemsMax, batched, grouped } from '../batched.ts'
 import type { Context } from '../context.ts'
 import { eventPayload } from '../large.ts'
 import { refusal } from '../refusal.ts'
@@ -19,7 +19,7 @@ const read = batched<string, EventRow[], Range>(async ({ db }, ids, { after, fir
     SELECT e.* FROM unnest(${ids}::text[]) k(id) CROSS JOIN LATERAL (
       SELECT "sessionId", seq, type, at, "appendId" FROM "Event" e
       WHERE e."sessionId" = k.id AND e.seq > ${after} ORDER BY e.seq LIMIT ${first}) e
-    ORDER BY e.seq`
+    ORDER BY e.seq LIMIT ${answerItemsMax + 1}`
   return grouped(
     ids,
     rows,
