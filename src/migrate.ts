@@ -76,6 +76,11 @@ export async function migrate(options: {
     // A migrating process that is killed frees the lock at once. Not every server's system can watch its clients.
     await client.query(`SET client_connection_check_interval = '200ms'`).catch(() => {})
     await client.query(`SET lock_timeout = '${lockWaitMinutesMax}min'`)
+    // What a role or a database allows its users is meant for other work: cut off there, a long migration would never come to its end.
+    // PostgreSQL has transaction_timeout from 17 on.
+    await client.query(
+      `SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')`,
+    )
     const applied: string[] = []
     for (;;) {
       const name = await applyNext(client, migrations)

@@ -164,6 +164,16 @@ describe('migrating', () => {
     expect(await tables()).toEqual(['_prisma_migrations', 'gate', 'half', 'whole'])
   })
 
+  it('PROMISE-1510: limits of time that the database gives to statements and transactions do not end a migration', async () => {
+    const limits = `SELECT name, setting FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')`
+    const names = (await admin.query<{ name: string }>(limits)).rows.map((row) => row.name)
+    for (const limit of names) await admin.query(`ALTER DATABASE ${name} SET ${limit} = '30s'`)
+    write('20260101000000_one', `CREATE TABLE one AS ${limits};`)
+    expect(await migrate({ url, dir })).toEqual({ applied: ['20260101000000_one'] })
+    const { rows } = await (await connect()).query('SELECT * FROM one ORDER BY name')
+    expect(rows).toEqual(names.toSorted().map((limit) => ({ name: limit, setting: '0' })))
+  })
+
   it('DB-08: a migration whose SQL fails is undone as a whole, and named', async () => {
     write('20260101000000_one', 'CREATE TABLE one ();')
     write('20260102000000_two', 'CREATE TABLE two (); SELECT 1/0;')
