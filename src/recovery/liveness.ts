@@ -155,12 +155,18 @@ export function createLiveness({
     timer.unref()
   }
 
-  /** A way that was lost tells nothing of what others have lost: the same as if the database had started just now. */
+  /**
+   * A way that was lost tells nothing of what others have lost: the same as if the database had started just now. A server that has started
+   * itself anew, as one of its processes was killed, keeps its postmaster; its WAL writer tells. Who may not see that one (NULL) knows of the
+   * postmaster alone.
+   */
   async function lookSinceWhen(live: Client) {
     const askedAt = now()
     const { rows } = await live.query<{ since: Date; ms: number }>(
       `SELECT since, extract(epoch FROM clock_timestamp() - since)::float8 * 1000 AS ms
-         FROM (SELECT CASE WHEN $1 THEN clock_timestamp() ELSE pg_postmaster_start_time() END AS since) s`,
+         FROM (SELECT CASE WHEN $1 THEN clock_timestamp() ELSE greatest(
+                pg_postmaster_start_time(),
+                (SELECT max(backend_start) FROM pg_stat_activity WHERE backend_type = 'walwriter')) END AS since) s`,
       [wasHeld],
     )
     const [{ since, ms }] = rows as [{ since: Date; ms: number }]
