@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { appendIn } from '../src/append.ts'
 import { createAppendQueue } from '../src/append-queue.ts'
 import { renewClaims } from '../src/claim.ts'
 import { connect, isTransient } from '../src/db.ts'
@@ -13,7 +14,7 @@ import { eventually, startCore, type TestCore } from './support/core.ts'
 import { type CutOff, cutOff, quiet } from './support/cut-off.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { silentWire } from './support/silent-wire.ts'
-import { titled } from './support/stream-process.ts'
+import { type RunningStep, runningStep, type StreamProcess, streamProcess, titled } from './support/stream-process.ts'
 
 // What a process that stands still, or whose wire is silent, may keep from others: a session for some seconds, and nothing else.
 
@@ -261,4 +262,93 @@ it('PROMISE-036: the function that renews answers for the claims it has renewed 
   } finally {
     await outside.query('ROLLBACK')
   }
+})
+
+describe('a flush of live text', () => {
+  let here: StreamProcess
+  beforeAll(() => {
+    here = streamProcess(database.url)
+  })
+  afterAll(() => here?.close())
+
+  const writing = 'SELECT holdfast_write_chunks($1::jsonb) AS written'
+  const talking = async () => {
+    const step = await runningStep(here)
+    await step.begin()
+    return step
+  }
+  const chunksOf = (...steps: RunningStep[]) =>
+    JSON.stringify(
+      steps.map(({ sessionId: s, executionId: x, messageId: m }) => ({
+        s,
+        x,
+        o: here.owner,
+        m,
+        i: 0,
+        f: 0,
+        t: 'text',
+      })),
+    )
+  const interruptOf = ({ sessionId, executionId }: RunningStep) => ({
+    sessionId,
+    fence: { executionId, owner: here.owner, phases: ['UNKNOWN' as const] },
+    events: [titled('interrupted')],
+    claim: { kind: 'move' as const, to: 'CANCELLING' as const },
+  })
+
+  it('PROMISE-037: one that has not committed yet, however slow, costs no renewal of its claims', async () => {
+    const step = await talking()
+    await outside.query('BEGIN')
+    try {
+      expect(await outside.query(writing, [chunksOf(step)])).toEqual([{ written: [0] }])
+      const renewed = await renewClaims(core.db, here.owner, [step.executionId], 900_000)
+      expect(renewed.map(({ executionId }) => executionId)).toEqual([step.executionId])
+    } finally {
+      await outside.query('ROLLBACK')
+    }
+  })
+
+  it('PROMISE-038: one that meets an interrupt under way waits for it and writes nothing behind it; an interrupt that meets a flush waits for that', async () => {
+    const step = await talking()
+    let flushed: unknown[] | undefined
+    let flush: Promise<unknown> = Promise.resolve()
+    await core.db.$transaction(async (tx) => {
+      expect(await appendIn(tx, interruptOf(step), 'own_.other')).toMatchObject({ kind: 'appended' })
+      flush = outside.query(writing, [chunksOf(step)]).then((rows) => {
+        flushed = rows
+      })
+      await outside.blocked()
+      expect(flushed).toBeUndefined()
+    })
+    await flush
+    expect(flushed).toEqual([{ written: [] }])
+
+    const other = await talking()
+    await outside.query('BEGIN')
+    await outside.query(writing, [chunksOf(other)])
+    const interrupted = here.eventLog.append(interruptOf(other))
+    await outside.blocked()
+    await outside.query('COMMIT')
+    expect(await interrupted).toMatchObject({ kind: 'appended' })
+    expect(await here.db.chunk.count({ where: { sessionId: other.sessionId } })).toBe(1)
+  })
+
+  it('PROMISE-039: one that began before a renewal and an interrupt and comes to the claim behind both writes nothing', async () => {
+    const steps = [await talking(), await talking()].toSorted((a, b) => (a.sessionId < b.sessionId ? -1 : 1))
+    const [first, second] = steps as [RunningStep, RunningStep]
+    const holder = await beside(database.url)
+    try {
+      await holder.query('BEGIN')
+      await holder.query('SELECT 1 FROM "Claim" WHERE "sessionId" = $1 FOR UPDATE', [first.sessionId])
+      const flush = outside.query(writing, [chunksOf(first, second)])
+      await outside.blocked()
+      expect(await renewClaims(core.db, here.owner, [second.executionId], 900_000)).toHaveLength(1)
+      expect(await here.eventLog.append(interruptOf(second))).toMatchObject({ kind: 'appended' })
+      await holder.query('ROLLBACK')
+      expect(await flush).toEqual([{ written: [0] }])
+      expect(await here.db.chunk.count({ where: { sessionId: second.sessionId } })).toBe(0)
+    } finally {
+      await holder.close()
+    }
+  })
 })

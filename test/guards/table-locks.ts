@@ -5,6 +5,7 @@ import type { Guard } from './mutant.ts'
 const liveness = 'promise-liveness.test.ts'
 const locks = 'promise-locks.test.ts'
 const renewal = 'prisma/migrations/20261130030000_renew_passes_over_locked/migration.sql'
+const flush = 'prisma/migrations/20261130080000_chunks_share_claims/migration.sql'
 
 export const lockGuards: readonly Guard[] = [
   {
@@ -30,6 +31,46 @@ export const lockGuards: readonly Guard[] = [
     replace: 'if (HIT(true)) return reason',
     keeps: 'a process that runs nothing from being sent requests',
     tests: [[liveness, 'PROMISE-022']],
+  },
+  {
+    id: 'chunk-shares-claim',
+    file: flush,
+    find: 'ORDER BY c."sessionId" FOR KEY SHARE OF c) l;',
+    replace: 'AND HIT(true) ORDER BY c."sessionId" FOR UPDATE OF c) l;',
+    keeps: "a renewal from passing over the claims that its own process's flush holds",
+    tests: [[locks, 'PROMISE-037']],
+  },
+  {
+    id: 'chunk-holds-claim',
+    file: flush,
+    find: 'ORDER BY c."sessionId" FOR KEY SHARE OF c) l;',
+    replace: 'AND HIT(true)) l;',
+    keeps: 'text from being written behind an interrupt that was under way',
+    tests: [[locks, 'PROMISE-038|PROMISE-039']],
+  },
+  {
+    id: 'move-locks-claim',
+    file: 'prisma/migrations/20261129000000_ground/migration.sql',
+    find: 'ORDER BY c."sessionId" FOR UPDATE;',
+    replace: 'AND HIT(true) ORDER BY c."sessionId" FOR NO KEY UPDATE;',
+    keeps: 'a claim from moving past a flush that has read it',
+    tests: [[locks, 'PROMISE-038|PROMISE-039']],
+  },
+  {
+    id: 'liveness-server-anew',
+    file: 'src/recovery/liveness.ts',
+    find: "WHERE backend_type = 'walwriter'",
+    replace: `WHERE backend_type = 'walwriter' AND \${HIT(false)}`,
+    keeps: 'claims from being taken over right after a server that has started itself anew',
+    tests: [['promise-database-crash.test.ts', 'PROMISE-1311']],
+  },
+  {
+    id: 'migrate-limits',
+    file: 'src/migrate.ts',
+    find: "WHERE name IN ('statement_timeout', 'transaction_timeout')`",
+    replace: `WHERE name IN ('statement_timeout', 'transaction_timeout') AND \${HIT(false)}`,
+    keeps: 'a long migration from being ended by what a role may do',
+    tests: [['migrate.test.ts', 'PROMISE-1510']],
   },
   {
     id: 'renew-expired',

@@ -4,7 +4,7 @@ import type { Guard } from './mutant.ts'
 
 const file = 'prisma/migrations/20261129000000_ground/migration.sql'
 /** The chunks' function as it is now. */
-const chunkFile = 'prisma/migrations/20261130020000_chunks_and_counts/migration.sql'
+const chunkFile = 'prisma/migrations/20261130080000_chunks_share_claims/migration.sql'
 
 /** A count that has to match, else the append is refused. */
 const count = (id: string, message: string, keeps: string, tests: Guard['tests'], secondLineOf?: string): Guard => ({

@@ -2,7 +2,7 @@
 
 import type { Guard } from './mutant.ts'
 
-const chunkFile = 'prisma/migrations/20261130020000_chunks_and_counts/migration.sql'
+const chunkFile = 'prisma/migrations/20261130080000_chunks_share_claims/migration.sql'
 
 export const stepGuards: readonly Guard[] = [
   {
