@@ -81,6 +81,24 @@ it('PROMISE-268: a lease counts from when its renewal was sent, however late the
   leases.close()
 })
 
+it('PROMISE-067: a claim is proven by its renewals also while its owner gives it back, and one that nobody renews is lost then too', async () => {
+  let time = 0
+  const owner = newOwnerId()
+  const leases = leasesOf(owner, { leaseMs: 30_000, now: () => time })
+  const hold = await holdOf(owner, 30_000)
+  hold.closing = true
+  leases.add(hold, 0)
+  time = 10_000
+  await leases.renewNow()
+  time = 39_000
+  expect(await leases.mayStart(hold)).toBe(true)
+  expect(hold.ended).toBeNull()
+  time = 39_001
+  expect(await leases.mayStart(hold)).toBe(false)
+  expect(hold.ended).toBe('lost')
+  leases.close()
+})
+
 /** A wire on which answers wait until they are let through; what is asked goes through, until `mute`. */
 async function gatedWire(target: string) {
   const to = new URL(target)

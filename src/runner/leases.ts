@@ -144,13 +144,15 @@ export function createLeases({
     }
     const unanswered: Hold[] = []
     for (const hold of asked) {
-      if (!isHeld(hold) || hold.closing) continue
+      if (!isHeld(hold)) continue
       const claim = renewed.get(hold.executionId)
+      // Also while its owner gives it back, which takes as long as the database does.
+      if (claim !== undefined) holds.get(hold.sessionId)!.provenAt = sentAt
+      if (hold.closing) continue
       if (claim === undefined) {
         unanswered.push(hold)
         continue
       }
-      holds.get(hold.sessionId)!.provenAt = sentAt
       if (claim.phase === 'CANCELLING') hold.end('cancelled')
     }
     if (unanswered.length === 0) return
