@@ -137,19 +137,31 @@ const readsMax = 7
  * decides again on what it finds). Once the signal is aborted it is not tried again: its reason is thrown. `patienceMs`: at least for
  * so long.
  */
-export async function retrying<T>(operation: () => Promise<T>, signal?: AbortSignal, patienceMs = 0): Promise<T> {
+export async function retrying<T>(
+  operation: () => Promise<T>,
+  signal?: AbortSignal,
+  patienceMs: number | (() => number) = 0,
+): Promise<T> {
+  const patience = typeof patienceMs === 'number' ? () => patienceMs : patienceMs
   const since = performance.now()
   for (let attempt = 0; ; attempt++) {
     try {
       return await operation()
     } catch (thrown) {
-      const isSpent = attempt + 1 >= readsMax && performance.now() - since >= patienceMs
+      const isSpent = attempt + 1 >= readsMax && performance.now() - since >= patience()
       if (isSpent || !isTransient(thrown)) throw asError(thrown)
       await sleep(backoffMs(attempt), undefined, signal && { signal }).catch(() => {})
       signal?.throwIfAborted()
     }
   }
 }
+
+/**
+ * A read of an owner that nobody else can make in its place: tried as often as any, and beyond that for minutes while `patience` is not
+ * aborted, as its appends are.
+ */
+export const patiently = <T>(read: () => Promise<T>, patience: AbortSignal): Promise<T> =>
+  retrying(read, undefined, () => (patience.aborted ? 0 : ownersPatienceMs))
 
 /** The database's time through its one SQL function (design section 3): leases, expiries and ages are judged by it alone. */
 export async function databaseNow(db: Tx): Promise<Date> {

@@ -145,7 +145,8 @@ async function write(
   }
   if (outcome.kind === 'stale') return false
   core.metrics.refusedStaleWrites.inc({ what: 'compaction' })
-  await core.leases.examine(hold).catch(() => {})
+  // As where a step's fence fails (step.ts).
+  await reading(hold, () => core.leases.examine(hold)).catch(() => {})
   if (hold.ended === null) hold.end('lost')
   throw new HoldEnded(hold.ended ?? 'lost')
 }

@@ -1,7 +1,7 @@
 // What every change that a caller asks for goes through: read, decide, append; and again when the session moved in between.
 
 import { setTimeout as pause } from 'node:timers/promises'
-import { retrying } from '../db.ts'
+import { patiently } from '../db.ts'
 import { BusyError } from '../errors.ts'
 import type { Core } from './core.ts'
 import type { Rank } from './turns.ts'
@@ -33,16 +33,18 @@ export async function ownerDecides<T>(
 ): Promise<T> {
   const decided = await decide()
   if (decided !== again) return decided
-  return core.turns.take(await lineOfOwner(core, sessionId), 'owner', () => untilDecided(decide))
+  return core.turns.take(await patiently(() => lineOfOwner(core, sessionId), core.stopping), 'owner', () =>
+    untilDecided(decide),
+  )
 }
 
 /** Callers of a session that is not theirs stand in a line of their own, and are told there that there is none. */
 const lineOf = (tenant: string, sessionId: string) => [tenant, sessionId].join(' ')
 
-/** The line of the callers whose session it is. */
-export async function lineOfOwner(core: Core, sessionId: string, signal?: AbortSignal): Promise<string> {
+/** The line of the callers whose session it is. One read: who asks tries it again. */
+export async function lineOfOwner(core: Core, sessionId: string): Promise<string> {
   const select = { tenant: true } as const
-  const found = await retrying(() => core.db.session.findUnique({ where: { id: sessionId }, select }), signal)
+  const found = await core.db.session.findUnique({ where: { id: sessionId }, select })
   return lineOf(found?.tenant ?? '', sessionId)
 }
 

@@ -42,7 +42,7 @@ async function acquire(core: Core, sessionId: string): Promise<Hold | null> {
       const found =
         look === 0
           ? await claim()
-          : await core.turns.take(await lineOfOwner(core, sessionId, core.stopping), 'owner', claim)
+          : await core.turns.take(await retrying(() => lineOfOwner(core, sessionId), core.stopping), 'owner', claim)
       if (found !== 'stale') return found
     } catch (thrown) {
       if (core.stopping.aborted) return null
@@ -104,6 +104,7 @@ type BusyEnd = 'idle' | 'again' | 'leaving'
 
 async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
   const { sessionId } = hold
+  const line = () => lineOfOwner(core, sessionId)
   let retry: Retry | null = null
   let steps = 0
   let hasCompacted = false
@@ -124,7 +125,7 @@ async function busyPeriod(core: Core, hold: Hold): Promise<BusyEnd> {
     hold.begun = () => {}
     try {
       // Callers decide faster than a request is prepared. Where they come without end they wait for this one now: it would never get to its step.
-      if (stale++ >= staleMax) hold.begun = await core.turns.hold(await lineOfOwner(core, sessionId, hold.signal))
+      if (stale++ >= staleMax) hold.begun = await core.turns.hold(await reading(hold, line))
       const work = await reading(hold, () => readWork(core.db, sessionId))
       if (work === null) throw new Error(`session ${sessionId} is gone`)
       // A step that waits for people is taken up where it stands; no boundary is reached before it has ended.

@@ -1,7 +1,7 @@
 // The owner's end of what is open, taken from the rows instead of from what its memory believes: after an interrupt, and when something
 // of a step could not be stored. What was refused once would be refused again, so each further try holds less of what came from outside.
 
-import { retrying } from '../db.ts'
+import { patiently } from '../db.ts'
 import { AppendRefusedError } from '../errors.ts'
 import type { AppendOutcome, ClaimMove } from '../event-log.ts'
 import { type ExecutionPhase, type NewEvent, noUsage } from '../events.ts'
@@ -35,7 +35,7 @@ export async function endOpen(core: Core, hold: Hold, { ending, after, phase, cl
   let by = 0
   return ownerDecides(core, sessionId, async () => {
     for (;;) {
-      const open = await retrying(() => readOpen(core.db, sessionId))
+      const open = await patiently(() => readOpen(core.db, sessionId), core.stopping)
       const settled = eventsOf(open, { ...ending, received: hold.received() }, tries[by]!)
       try {
         const outcome = await core.eventLog.append({

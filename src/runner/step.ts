@@ -64,7 +64,8 @@ const stopped: StepResult = { kind: 'stopped', ignoring: new Set() }
 /** Finds out why a fence failed and ends the hold: cancelled, or else lost. */
 export async function fenceFailed(core: Core, hold: Hold, what: string): Promise<void> {
   core.metrics.refusedStaleWrites.inc({ what })
-  await core.leases.examine(hold).catch(() => {})
+  // What cannot be read now says nothing: an interrupt taken for a loss would leave its cleanup undone.
+  await reading(hold, () => core.leases.examine(hold)).catch(() => {})
   if (hold.ended === null) hold.end('lost')
 }
 
