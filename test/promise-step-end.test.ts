@@ -6,7 +6,7 @@ import type { EventType } from '../src/events.ts'
 import { compactSession } from '../src/runner/compact.ts'
 import { approve, asked, guarded, waiting } from './support/asking.ts'
 import { fault } from './support/faults.ts'
-import { end, finish, finishing, reasoning, reply, text, toolCall } from './support/provider.ts'
+import { end, finish, finishing, reasoning, reply, streamError, text, toolCall, toolCalls } from './support/provider.ts'
 import { scriptedModel } from './support/scripted-model.ts'
 import { instant, newId, prompt, refuseEvents, tenant, useStage } from './support/stage.ts'
 
@@ -83,6 +83,27 @@ describe('the end of a step is possible', () => {
     await expectEnded(s)
     expect(await stage.payloads(s, 'step.failed')).toMatchObject([{ usage: { inputTokens: 3, outputTokens: 4 } }])
     expect(await stage.payloads(s, 'text.ended')).toMatchObject([{ text: 'fine' }])
+    await refused.lift()
+  })
+
+  it('PROMISE-068: when its provider fails, the outcome of a tool is refused and a person is still asked', async () => {
+    const deploy = guarded()
+    const { core } = await stage.start({ tools: [deploy.tool, instant('look').tool] })
+    const s = await stage.session()
+    const refused = await refuseEvents(stage, s, 'tool.succeeded')
+    const calls = toolCalls({ name: 'deploy', args: {}, id: 'call_d' }, { name: 'look', args: {}, id: 'call_l' })
+    stage.provider.script(reply(calls, finishing('tool_calls'), streamError('insufficient_quota')))
+    await prompt(core, s)
+    await stage.logged(s, 'step.failed')
+    await core.coordinator.idle()
+    expect(await refused.fired()).toBeGreaterThan(0)
+    await expectEnded(s)
+    expect(await stage.payloads(s, 'tool.failed')).toMatchObject([
+      { callId: 'call_d', error: { code: 'NOT_STARTED' } },
+      { callId: 'call_l', error: { code: 'OUTCOME_UNKNOWN' } },
+    ])
+    expect(await stage.payloads(s, 'interaction.settled')).toHaveLength(1)
+    expect(deploy.ran).toHaveLength(0)
     await refused.lift()
   })
 

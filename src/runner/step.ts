@@ -523,6 +523,9 @@ async function settleStep(
     const { seq, open } = await tools.settled()
     const { settlement, ...rest } = evidence(open)
     if (settlement.kind === 'ToolInfraFailed') return failByRows(core, hold, messageId, settlement.cause)
+    // Whatever else went wrong: what people are asked is looked at no more, so there is nothing to decide on but the rows.
+    const unkept = tools.isAsking() ? tools.infraFailure() : null
+    if (unkept !== null) return failByRows(core, hold, messageId, unkept)
     const expectedSeq = tools.isAsking() ? seq : undefined
     try {
       const result = await carryOut(core, hold, messageId, { settlement, ...rest }, expectedSeq)
