@@ -147,6 +147,14 @@ const proven: Guard[] = [
     tests: [['promise-leases.test.ts', 'PROMISE-268']],
   },
   {
+    id: 'lease-while-closing',
+    file: 'src/runner/leases.ts',
+    find: 'if (claim !== undefined) holds',
+    replace: 'if (claim !== undefined && !HIT(hold).closing) holds',
+    keeps: 'a claim that is given back during an outage from counting as lost though it is renewed',
+    tests: [['promise-leases.test.ts', 'PROMISE-067']],
+  },
+  {
     id: 'liveness-from-send',
     file: 'src/recovery/liveness.ts',
     find: `await ask(live, 'SELECT 1')

@@ -77,9 +77,11 @@ const leases: Guard[] = [
   {
     id: 'renewal-cancelling',
     file: 'src/runner/leases.ts',
-    find: `holds.get(hold.sessionId)!.provenAt = sentAt
+    find: `continue
+      }
       if (claim.phase === 'CANCELLING') hold.end('cancelled')`,
-    replace: `holds.get(hold.sessionId)!.provenAt = sentAt
+    replace: `continue
+      }
       HIT(claim)`,
     keeps: 'an owner that no bell reached from working past an interrupt beyond its next renewal',
     tests: [['interrupt-nodes.test.ts', 'INT-05: sees the interrupt at its next renewal']],
