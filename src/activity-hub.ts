@@ -192,11 +192,13 @@ function createHub({ db, doorbell, config, clock = realTimers }: HubSources): Hu
           void look()
         },
         async catchUp() {
-          if (rung.size === 0) return
-          asking.add(watcher)
-          void look()
-          // Once, so that there is an end to it. Its failure is told to all.
+          if (rung.size > 0) {
+            asking.add(watcher)
+            void look()
+          }
+          // Also a read that was under way: what it has taken out rings no more. Once, so that there is an end to it. Its failure is told to all.
           await reading?.catch(() => {})
+          // Until it has nothing to give and its reader waits, it asks for no more.
           asking.delete(watcher)
         },
         stop() {

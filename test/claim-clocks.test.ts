@@ -67,6 +67,11 @@ it.each([
       await prompt(owner.core, s)
       await stage.logged(s, 'text.started')
     })
+    // Others know of the text what was written.
+    await eventually('the text to be written', async () => {
+      await owner.core.live.flush()
+      return (await stage.db.chunk.count({ where: { sessionId: s } })) > 0
+    })
     const { executionId } = (await stage.claim(s))!
     const acquired = await leftOf(s)
     expect(acquired).toBeGreaterThan(0)
