@@ -12,7 +12,6 @@ import { endServers, startServer } from '../support/server-process.ts'
 const seconds = Number(process.env.HOLDFAST_NEIGHBOUR_S ?? 60)
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const keys = { hostile: 'hostile-hostile-hostile-1', works: 'works-works-works-works-1' }
-/** On a machine that gives the server at least half of the processor time that it is ready for. Where others take that, as much longer as it is kept waiting. */
 const admissionMsMax = 1_000
 const aloneSeconds = 10
 const residentBytesMax = 1024 ** 3
@@ -151,7 +150,7 @@ it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another wo
     const cost = `${(ran / forSeconds / 1000).toFixed(2)} of a processor, ${Math.round(share * 100)} % of what it was ready for`
     const times = `p50 ${p(0.5)} ms, p99 ${p(0.99)} ms, longest ${p(1)} ms`
     const text = `${took.length} admissions, ${refused.length} refused, ${times}; ${cost}`
-    return { p, refused, share, toString: () => text }
+    return { p, refused, toString: () => text }
   }
   const alone = await admitFor(aloneSeconds)
   const heldBefore = await held()
@@ -185,7 +184,7 @@ it(`PROMISE-300: for ${seconds} s one tenant does all that harms, and another wo
   expect(Object.keys(did).toSorted()).toEqual(Object.keys(evidence).toSorted())
   for (const [name, { came }] of Object.entries(did)) expect(Object.keys(came).join(), name).toMatch(evidence[name]!)
   expect(beside.refused).toEqual([])
-  expect(beside.p(0.99)).toBeLessThan(beside.share >= 0.5 ? admissionMsMax : admissionMsMax / beside.share)
+  expect(beside.p(0.99)).toBeLessThan(admissionMsMax)
   expect(peak).toBeLessThan(residentBytesMax)
   expect(server.stdout() + server.stderr()).not.toMatch(/claim lost|unexpected error|a drain failed/)
 
